@@ -21,6 +21,13 @@
 
 /* Functions that a model may do without, and that stand once however many kernels call them. */
 #define TRAINC_SHARED static __attribute__((noinline, unused))
+/* Those that gain nothing by a copy for some arguments' values, of which compilers grant a model only so
+ * many: smaller ones that tiles and rows call for gain more. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define TRAINC_SINGLE static __attribute__((noinline, noclone, unused))
+#else
+#define TRAINC_SINGLE TRAINC_SHARED
+#endif
 /* Parts of those. */
 #define TRAINC_PART static inline __attribute__((always_inline, unused))
 

@@ -589,6 +589,16 @@ TRAINC_PART int32_t trainc_half_of(trainc_rounded_tile *tile, int32_t row)
         }                                                                                   \
     } while (0)
 
+/* Fewer than eight rows of a tile, one behind the other, so that each is known where it is. */
+#define TRAINC_FIRST_ROWS(left)    \
+    TRAINC_ROW(0)                  \
+    if ((left) > 1) TRAINC_ROW(1)  \
+    if ((left) > 2) TRAINC_ROW(2)  \
+    if ((left) > 3) TRAINC_ROW(3)  \
+    if ((left) > 4) TRAINC_ROW(4)  \
+    if ((left) > 5) TRAINC_ROW(5)  \
+    if ((left) > 6) TRAINC_ROW(6)
+
 /* Stores tiles of rows panel by panel: row r's 8 lanes at y + r row_stride. */
 TRAINC_PART void trainc_store_panel(const int32_t *sums, int32_t rows, int32_t row_stride,
     int8_t *y, const struct trainc_rounding *own, trainc_rounded_tile *tile,
@@ -617,14 +627,10 @@ TRAINC_PART void trainc_store_panel(const int32_t *sums, int32_t rows, int32_t r
             TRAINC_ROW(5)
             TRAINC_ROW(6)
             TRAINC_ROW(7)
-#undef TRAINC_ROW
         } else {
-            for (int32_t i = 0; i < left; i++) {
-                const int8x16_t two = q.val[trainc_register_of(tile, i)];
-                vst1_s8(y, trainc_half_of(tile, i) != 0 ? vget_high_s8(two) : vget_low_s8(two));
-                y += row_stride;
-            }
+            TRAINC_FIRST_ROWS(left)
         }
+#undef TRAINC_ROW
     }
 }
 
@@ -655,9 +661,7 @@ TRAINC_PART void trainc_store_two_panels(const int32_t *sums, ptrdiff_t step, in
             TRAINC_ROW(6)
             TRAINC_ROW(7)
         } else {
-            for (int32_t i = 0; i < left; i++) {
-                TRAINC_ROW(i)
-            }
+            TRAINC_FIRST_ROWS(left)
         }
 #undef TRAINC_ROW
     }
@@ -762,18 +766,54 @@ TRAINC_PART void trainc_store_twos(const int32_t *even, const int32_t *odd, int3
 
 /* The storing functions of a level: of its tiles' order, and where in a tile a lane's sum of a row is. */
 #define TRAINC_STORES_IN_PLACE(level, order, at)                                                  \
-    TRAINC_SHARED void trainc_store_places_half_away_##level(const int32_t *sums, int32_t panels, \
-        int32_t rows, int32_t row_stride, int8_t *y, const struct trainc_rounding *rounding)      \
+    /* Fewer rows than a tile has are worth a copy that knows their number. */                    \
+    TRAINC_SINGLE void trainc_store_many_half_away_##level(const int32_t *sums,                   \
+        int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
+        const struct trainc_rounding *rounding)                                                   \
     {                                                                                             \
         TRAINC_STORE_HALF_AWAY(order, rounding, trainc_store_places, sums, panels, rows,          \
             row_stride, y, rounding);                                                             \
     }                                                                                             \
-    TRAINC_SHARED void trainc_store_places_pseudo_stochastic_##level(const int32_t *sums,         \
+    TRAINC_SHARED void trainc_store_few_half_away_##level(const int32_t *sums,                    \
+        int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
+        const struct trainc_rounding *rounding)                                                   \
+    {                                                                                             \
+        TRAINC_STORE_HALF_AWAY(order, rounding, trainc_store_places, sums, panels, rows,          \
+            row_stride, y, rounding);                                                             \
+    }                                                                                             \
+    TRAINC_PART void trainc_store_places_half_away_##level(const int32_t *sums,                   \
+        int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
+        const struct trainc_rounding *rounding)                                                   \
+    {                                                                                             \
+        if (rows < 8) {                                                                           \
+            trainc_store_few_half_away_##level(sums, panels, rows, row_stride, y, rounding);      \
+        } else {                                                                                  \
+            trainc_store_many_half_away_##level(sums, panels, rows, row_stride, y, rounding);     \
+        }                                                                                         \
+    }                                                                                             \
+    TRAINC_SINGLE void trainc_store_many_pseudo_stochastic_##level(const int32_t *sums,           \
         int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
         const struct trainc_rounding *rounding)                                                   \
     {                                                                                             \
         TRAINC_STORE_PSEUDO_STOCHASTIC(order, rounding, trainc_store_places, sums, panels, rows,  \
             row_stride, y, rounding);                                                             \
+    }                                                                                             \
+    TRAINC_SHARED void trainc_store_few_pseudo_stochastic_##level(const int32_t *sums,            \
+        int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
+        const struct trainc_rounding *rounding)                                                   \
+    {                                                                                             \
+        TRAINC_STORE_PSEUDO_STOCHASTIC(order, rounding, trainc_store_places, sums, panels, rows,  \
+            row_stride, y, rounding);                                                             \
+    }                                                                                             \
+    TRAINC_PART void trainc_store_places_pseudo_stochastic_##level(const int32_t *sums,           \
+        int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
+        const struct trainc_rounding *rounding)                                                   \
+    {                                                                                             \
+        if (rows < 8) {                                                                           \
+            trainc_store_few_pseudo_stochastic_##level(sums, panels, rows, row_stride, y, rounding);\
+        } else {                                                                                  \
+            trainc_store_many_pseudo_stochastic_##level(sums, panels, rows, row_stride, y, rounding);\
+        }                                                                                         \
     }                                                                                             \
     /* The same for sums as they are. */                                                          \
     TRAINC_SHARED void trainc_store_places_sums_##level(const int32_t *sums, int32_t panels,      \
@@ -789,7 +829,7 @@ TRAINC_PART void trainc_store_twos(const int32_t *even, const int32_t *odd, int3
             y += 8;                                                                               \
         }                                                                                         \
     }                                                                                             \
-    TRAINC_SHARED void trainc_store_between_half_away_##level(const int32_t *even,                \
+    TRAINC_SINGLE void trainc_store_between_half_away_##level(const int32_t *even,                \
         const int32_t *odd, int32_t rows, int32_t row_stride, int8_t *y,                          \
         const struct trainc_rounding *rounding)                                                   \
     {                                                                                             \
@@ -801,7 +841,7 @@ TRAINC_PART void trainc_store_twos(const int32_t *even, const int32_t *odd, int3
                 row_stride, y, rounding);                                                         \
         }                                                                                         \
     }                                                                                             \
-    TRAINC_SHARED void trainc_store_between_pseudo_stochastic_##level(const int32_t *even,        \
+    TRAINC_SINGLE void trainc_store_between_pseudo_stochastic_##level(const int32_t *even,        \
         const int32_t *odd, int32_t rows, int32_t row_stride, int8_t *y,                          \
         const struct trainc_rounding *rounding)                                                   \
     {                                                                                             \
@@ -813,14 +853,14 @@ TRAINC_PART void trainc_store_twos(const int32_t *even, const int32_t *odd, int3
                 row_stride, y, rounding);                                                         \
         }                                                                                         \
     }                                                                                             \
-    TRAINC_SHARED void trainc_store_apart_half_away_##level(const int32_t *sums, int32_t rows,    \
+    TRAINC_SINGLE void trainc_store_apart_half_away_##level(const int32_t *sums, int32_t rows,    \
         int32_t row_stride, const int32_t *results, int8_t *y,                                    \
         const struct trainc_rounding *rounding)                                                   \
     {                                                                                             \
         TRAINC_STORE_HALF_AWAY(order, rounding, trainc_store_apart, sums, rows, row_stride,       \
             results, y, rounding);                                                                \
     }                                                                                             \
-    TRAINC_SHARED void trainc_store_apart_pseudo_stochastic_##level(const int32_t *sums,          \
+    TRAINC_SINGLE void trainc_store_apart_pseudo_stochastic_##level(const int32_t *sums,          \
         int32_t rows, int32_t row_stride, const int32_t *results, int8_t *y,                      \
         const struct trainc_rounding *rounding)                                                   \
     {                                                                                             \

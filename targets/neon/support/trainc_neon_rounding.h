@@ -345,7 +345,7 @@ TRAINC_PART void trainc_nine_together(const int8_t *src, int8_t *dst)
 /* Stores the results of the sums [panels of 8 channels][taps][8 rows][8 channels] of a weight
  * gradient's 8 rows: y[rows][channels][taps], rows row_bytes apart. temporary takes 16 bytes a
  * tap. */
-TRAINC_PART void trainc_store_taps(const int32_t *sums, int32_t rows, int32_t channels,
+TRAINC_PART void trainc_store_each_tap(const int32_t *sums, int32_t rows, int32_t channels,
     int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
     const struct trainc_rounding *rounding, trainc_rounded *round)
 {
@@ -377,20 +377,61 @@ TRAINC_PART void trainc_store_taps(const int32_t *sums, int32_t rows, int32_t ch
     }
 }
 
-TRAINC_SHARED void trainc_store_taps_half_away(const int32_t *sums, int32_t rows,
-    int32_t channels, int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
+/* One tap, whose order needs no other; and more of them, by what their numbers are. */
+TRAINC_SINGLE void trainc_store_points_half_away(const int32_t *sums, int32_t rows,
+    int32_t channels, int8_t *y, int32_t row_bytes, int8_t *temporary,
     const struct trainc_rounding *rounding)
 {
-    trainc_store_taps(sums, rows, channels, taps, y, row_bytes, temporary, rounding,
+    trainc_store_each_tap(sums, rows, channels, 1, y, row_bytes, temporary, rounding,
         trainc_half_away);
 }
 
-TRAINC_SHARED void trainc_store_taps_pseudo_stochastic(const int32_t *sums, int32_t rows,
+TRAINC_SHARED void trainc_store_windows_half_away(const int32_t *sums, int32_t rows,
     int32_t channels, int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
     const struct trainc_rounding *rounding)
 {
-    trainc_store_taps(sums, rows, channels, taps, y, row_bytes, temporary, rounding,
+    trainc_store_each_tap(sums, rows, channels, taps, y, row_bytes, temporary, rounding,
+        trainc_half_away);
+}
+
+TRAINC_PART void trainc_store_taps_half_away(const int32_t *sums, int32_t rows,
+    int32_t channels, int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
+    const struct trainc_rounding *rounding)
+{
+    if (taps == 1) {
+        trainc_store_points_half_away(sums, rows, channels, y, row_bytes, temporary, rounding);
+    } else {
+        trainc_store_windows_half_away(sums, rows, channels, taps, y, row_bytes, temporary,
+            rounding);
+    }
+}
+
+TRAINC_SINGLE void trainc_store_points_pseudo_stochastic(const int32_t *sums, int32_t rows,
+    int32_t channels, int8_t *y, int32_t row_bytes, int8_t *temporary,
+    const struct trainc_rounding *rounding)
+{
+    trainc_store_each_tap(sums, rows, channels, 1, y, row_bytes, temporary, rounding,
         trainc_pseudo_stochastic);
+}
+
+TRAINC_SHARED void trainc_store_windows_pseudo_stochastic(const int32_t *sums, int32_t rows,
+    int32_t channels, int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
+    const struct trainc_rounding *rounding)
+{
+    trainc_store_each_tap(sums, rows, channels, taps, y, row_bytes, temporary, rounding,
+        trainc_pseudo_stochastic);
+}
+
+TRAINC_PART void trainc_store_taps_pseudo_stochastic(const int32_t *sums, int32_t rows,
+    int32_t channels, int32_t taps, int8_t *y, int32_t row_bytes, int8_t *temporary,
+    const struct trainc_rounding *rounding)
+{
+    if (taps == 1) {
+        trainc_store_points_pseudo_stochastic(sums, rows, channels, y, row_bytes, temporary, rounding);
+    } else {
+        trainc_store_windows_pseudo_stochastic(sums, rows, channels, taps, y, row_bytes, temporary,
+            rounding);
+    }
 }
 
 /* The same for sums as they are. */
