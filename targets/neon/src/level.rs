@@ -69,6 +69,7 @@ impl Level {
             ("trainc_neon_bits.h", include_str!("../support/trainc_neon_bits.h")),
             ("trainc_neon_outer.h", include_str!("../support/trainc_neon_outer.h")),
             NORMALIZATION,
+            ("trainc_neon_sum.h", include_str!("../support/trainc_neon_sum.h")),
         ];
         headers.extend(match self {
             Level::Armv7 => vec![BASELINE],

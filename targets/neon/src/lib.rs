@@ -10,6 +10,7 @@ pub mod loops;
 mod lowering;
 mod normalization;
 mod products;
+mod sum;
 mod target;
 
 pub use level::Level;

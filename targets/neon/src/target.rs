@@ -15,6 +15,7 @@ use crate::level::Level;
 use crate::loops::Loops;
 use crate::normalization::Normalization;
 use crate::products::{DepthwiseProduct, FloatProduct, Product};
+use crate::sum::AlignedSum;
 
 /// A NEON target.
 #[derive(Clone, Debug)]
@@ -127,6 +128,10 @@ impl Target for NeonTarget {
         let normalization = Normalization::of(self.level, signature).map(Ok);
         if let Some(normalization) = ways.ask(Normalization::NAME, normalization) {
             return trainc_c::take(ways, normalization);
+        }
+        let sum = AlignedSum::of(self.level, signature).map(Ok);
+        if let Some(sum) = ways.ask(AlignedSum::NAME, sum) {
+            return trainc_c::take(ways, sum);
         }
         trainc_c::take(ways, Loops::of(self.level, signature))
     }

@@ -71,11 +71,57 @@ TRAINC_SHARED int8x16_t trainc_dithered16(const int32_t *sums, int32_t i,
     return vmaxq_s8(vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)), vdupq_n_s8(-127));
 }
 
-/* 32 results a round of blocks whose counters, key + i, start at multiples of 32 and have one upper
+/* Four sums with what is shifted out of them rounded, by a shift that is known. */
+#define TRAINC_ROUNDED_SUM(sum, hash, shift)                                                    \
+    vreinterpretq_s32_u32(vsraq_n_u32(vreinterpretq_u32_s32(sum),                               \
+        vmulq_n_u32(veorq_u32(hash, vshrq_n_u32(hash, 15)), TRAINC_SECOND_MULTIPLIER), 32 - (shift)))
+
+/* 16 results of these. */
+#define TRAINC_SHIFTED_BYTES(s, shift)                                                          \
+    vmaxq_s8(vcombine_s8(                                                                       \
+        vqmovn_s16(vcombine_s16(vshrn_n_s32(s##0, shift), vshrn_n_s32(s##1, shift))),           \
+        vqmovn_s16(vcombine_s16(vshrn_n_s32(s##2, shift), vshrn_n_s32(s##3, shift)))),          \
+        vdupq_n_s8(-127))
+#define TRAINC_UPPER_BYTES(s, shift)                                                            \
+    trainc_upper_bytes(vreinterpretq_s16_s32(s##0), vreinterpretq_s16_s32(s##1),                \
+        vreinterpretq_s16_s32(s##2), vreinterpretq_s16_s32(s##3))
+
+/* 16 results from sums on, which step forward. */
+#define TRAINC_SIXTEEN(s, n, shift)                                                             \
+    TRAINC_FOUR_VECTORS(s, sums + 4 * (n))                                                                \
+    TRAINC_DITHER(s, 0, n, shift)                                                               \
+    TRAINC_DITHER(s, 1, n, shift)                                                               \
+    TRAINC_DITHER(s, 2, n, shift)                                                               \
+    TRAINC_DITHER(s, 3, n, shift)
+#define TRAINC_DITHER(s, i, n, shift)                                                           \
+    const uint32x4_t h##s##i = vaddq_u32(first, k[n + i]);                                      \
+    s##i = TRAINC_ROUNDED_SUM(s##i, h##s##i, shift);
+/* Pairs, that compilers load at once where they are wanted at once. */
+#define TRAINC_FOUR_VECTORS(s, from)                                                            \
+    int32x4_t s##0 = vld1q_s32(from), s##1 = vld1q_s32((from) + 4);                             \
+    __asm__("" : "+w"(s##0), "+w"(s##1));                                                       \
+    int32x4_t s##2 = vld1q_s32((from) + 8), s##3 = vld1q_s32((from) + 12);                      \
+    __asm__("" : "+w"(s##2), "+w"(s##3));
+
+/* 32 results a round of blocks. */
+#define TRAINC_BLOCKS(shift, BYTES)                                                             \
+    for (; blocks > 0; blocks--) {                                                              \
+        const uint32x4_t first = vdupq_n_u32((counter ^ above) * TRAINC_FIRST_MULTIPLIER);      \
+        TRAINC_SIXTEEN(s, 0, shift)                                                             \
+        TRAINC_SIXTEEN(t, 4, shift)                                                             \
+        vst1q_s8(y, BYTES(s, shift));                                                           \
+        vst1q_s8(y + 16, BYTES(t, shift));                                                      \
+        counter += 32;                                                                          \
+        sums += 32;                                                                             \
+        y += 32;                                                                                \
+    }
+
+/* Blocks whose counters, key + i, start at multiples of 32 and have one upper
  * half. There `counter ^ counter >> 16` is that of the block's first counter, without its five lowest bits,
- * plus that of the five, so that a multiplication for all makes the hashes. */
+ * plus that of the five, so that a multiplication for all makes the hashes. Shifts that are most frequent,
+ * of sums of 24 bits at most, are known. */
 TRAINC_PART void trainc_dithered_blocks(const int32_t *sums, int32_t blocks, uint32_t counter,
-    int32x4_t align, int8_t *y)
+    int32_t shift, int8_t *y)
 {
     const uint32_t upper = counter >> 16, above = upper & ~UINT32_C(31), own = upper & 31;
     uint32_t place[32];
@@ -86,19 +132,40 @@ TRAINC_PART void trainc_dithered_blocks(const int32_t *sums, int32_t blocks, uin
     for (int32_t n = 0; n < 8; n++) {
         k[n] = vld1q_u32(place + 4 * n);
     }
-    for (; blocks > 0; blocks--) {
-        const uint32x4_t first = vdupq_n_u32((counter ^ above) * TRAINC_FIRST_MULTIPLIER);
-#define TRAINC_SUM(n) \
-    trainc_dithered_sum(vld1q_s32(sums + 4 * (n)), vaddq_u32(first, k[n]), align)
-        vst1q_s8(y, trainc_upper_bytes(TRAINC_SUM(0), TRAINC_SUM(1), TRAINC_SUM(2), TRAINC_SUM(3)));
-        vst1q_s8(y + 16,
-            trainc_upper_bytes(TRAINC_SUM(4), TRAINC_SUM(5), TRAINC_SUM(6), TRAINC_SUM(7)));
-#undef TRAINC_SUM
-        counter += 32;
-        sums += 32;
-        y += 32;
+    switch (shift) {
+    case 12:
+        TRAINC_BLOCKS(12, TRAINC_SHIFTED_BYTES)
+        return;
+    case 13:
+        TRAINC_BLOCKS(13, TRAINC_SHIFTED_BYTES)
+        return;
+    case 14:
+        TRAINC_BLOCKS(14, TRAINC_SHIFTED_BYTES)
+        return;
+    case 15:
+        TRAINC_BLOCKS(15, TRAINC_SHIFTED_BYTES)
+        return;
+    case 16:
+        TRAINC_BLOCKS(16, TRAINC_UPPER_BYTES)
+        return;
+    default:
+        break;
     }
+    const int32x4_t align = vdupq_n_s32(16 - shift);
+#undef TRAINC_DITHER
+#define TRAINC_DITHER(s, i, n, shift)                                                           \
+    const uint32x4_t h##s##i = vaddq_u32(first, k[n + i]);                                      \
+    s##i = TRAINC_ROUNDED_SUM(vshlq_s32(s##i, align), h##s##i, 16);
+    TRAINC_BLOCKS(16, TRAINC_UPPER_BYTES)
 }
+
+#undef TRAINC_ROUNDED_SUM
+#undef TRAINC_SHIFTED_BYTES
+#undef TRAINC_UPPER_BYTES
+#undef TRAINC_SIXTEEN
+#undef TRAINC_DITHER
+#undef TRAINC_FOUR_VECTORS
+#undef TRAINC_BLOCKS
 
 /* 8-bit results of sums, shifted by rounding[0] and rounded by the hash of rounding[1] + i. */
 TRAINC_SHARED void trainc_dithered(const int32_t *sums, int32_t count, const int32_t *rounding,
@@ -149,7 +216,7 @@ TRAINC_SHARED void trainc_dithered(const int32_t *sums, int32_t count, const int
             const uint32_t counter = own.key + (uint32_t)i;
             const int32_t same = (int32_t)(65536 - (counter & 65535)) / 32;
             const int32_t blocks = trainc_minimum32((count - i) / 32, same);
-            trainc_dithered_blocks(sums + i, blocks, counter, own.align, y + i);
+            trainc_dithered_blocks(sums + i, blocks, counter, shift, y + i);
             i += 32 * blocks;
         }
     }
