@@ -2,8 +2,8 @@
 
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    AlignedAdd, MaxPool2dGradient, QuantizeExponent, QuantizeGradient, ReduceSum, ReluGradient,
-    Requantize, SaturatingSubtract,
+    AlignedAdd, Chain, MaxPool2dGradient, QuantizeExponent, QuantizeGradient, ReduceSum, Relu,
+    ReluGradient, Requantize, SaturatingSubtract,
 };
 use trainc_ir::{Op, Tensor};
 use trainc_tests::cases::Case;
@@ -82,8 +82,9 @@ pub(crate) fn long() -> Vec<Case> {
     let mut push = |what: String, op: Op, inputs: Vec<Tensor>| {
         cases.push(Case { what, op, inputs, constant: false })
     };
-    let shapes: [[&[usize]; 2]; 4] = [
+    let shapes: [[&[usize]; 2]; 5] = [
         [&[3, 300], &[3, 300]],
+        [&[4, 560], &[4, 560]],
         [&[2, 3, 10, 15], &[3, 1, 1]],
         [&[3, 1, 1], &[2, 3, 10, 15]],
         [&[2, 1, 2, 130], &[1, 3, 1, 130]],
@@ -95,7 +96,12 @@ pub(crate) fn long() -> Vec<Case> {
                     let x = signed(&mut random, a, ea, small);
                     let y = signed(&mut random, b, eb, small);
                     let what = format!("aligned add {a:?} {b:?} 2^{ea} 2^{eb}");
-                    push(what, AlignedAdd {}.into(), vec![x, y]);
+                    let inputs = vec![x, y];
+                    if a == b {
+                        let ops = vec![AlignedAdd {}.into(), Relu {}.into()];
+                        push(format!("{what}, relu"), Chain { ops }.into(), inputs.clone());
+                    }
+                    push(what, AlignedAdd {}.into(), inputs);
                 }
             }
         }
@@ -135,6 +141,30 @@ pub(crate) fn long() -> Vec<Case> {
         let any = signed(&mut random, shape, -3, false);
         for (x, what) in [(least, "least"), (any, "any")] {
             push(format!("{op:?} of {shape:?}, {what}"), op.clone().into(), vec![x]);
+        }
+    }
+    // One sum among others of zero, about where it exceeds a byte.
+    for distance in [0, 1, 2] {
+        for sum in [-129, -128, -127, -126, 126, 127, 128, 129_i32] {
+            let sign = sum.signum();
+            // Of the operand with the larger exponent, and of the other one: shifted, 20 are 5.
+            let [larger, smaller] = match distance {
+                0 => [sum / 2, sum - sum / 2],
+                1 => [40 * sign, sum - 80 * sign],
+                _ => [sum - 5 * sign, 20 * sign],
+            };
+            let tensor = |value: i32, exponent: i32| {
+                let mut values = vec![0; 2240];
+                values[1500] = i8::try_from(value).expect("sums of two bytes");
+                Tensor::i8_shared([2240], values, exponent)
+            };
+            for ordered in [false, true] {
+                let mut inputs = vec![tensor(larger, distance), tensor(smaller, 0)];
+                if ordered {
+                    inputs.reverse();
+                }
+                push(format!("one sum {sum}, {distance} apart"), AlignedAdd {}.into(), inputs);
+            }
         }
     }
     // Magnitudes of that many bits.
