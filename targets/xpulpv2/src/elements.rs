@@ -47,7 +47,10 @@ enum Kind {
     Spread {
         plane: usize,
     },
-    Sum,
+    /// Of as many bytes each, or of one operand that is repeated.
+    Sum {
+        repeated: Option<Repeated>,
+    },
     Dequantize,
     /// Of FP32 parameters.
     Update,
@@ -56,6 +59,33 @@ enum Kind {
         sums: [Option<[usize; 2]>; 2],
         factors: [f32; 2],
     },
+}
+
+/// An operand that broadcasts: `[channels]` to `[images, channels, run]`, such as a bias.
+#[derive(Clone, Copy, Debug)]
+struct Repeated {
+    operand: usize,
+    images: usize,
+    channels: usize,
+    run: usize,
+}
+
+impl Repeated {
+    /// How an operand of another shape broadcasts; `None` if it takes more than one run of its dimensions.
+    fn of(operand: usize, own: &[usize], shape: &[usize]) -> Option<Repeated> {
+        let missing = shape.len() - own.len();
+        let own = |d: usize| d.checked_sub(missing).map_or(1, |d| own[d]);
+        let varies: Vec<usize> = (0..shape.len()).filter(|&d| own(d) > 1).collect();
+        let (&first, &last) = (varies.first()?, varies.last()?);
+        let whole = (first..=last).all(|d| own(d) == shape[d]);
+        let product = |dims: &[usize]| dims.iter().product();
+        whole.then(|| Repeated {
+            operand,
+            images: product(&shape[..first]),
+            channels: product(&shape[first..=last]),
+            run: product(&shape[last + 1..]),
+        })
+    }
 }
 
 /// Most cores that add side by side.
@@ -94,7 +124,17 @@ impl Elements {
             Op::MaxPool2d(op) if op.kernel == [2, 2] => Kind::Pool,
             Op::MaxPool2dGradient(_) => Kind::Unpool,
             Op::AvgPool2dGradient(op) => Kind::Spread { plane: op.kernel[0] * op.kernel[1] },
-            Op::AlignedAdd(_) => Kind::Sum,
+            Op::AlignedAdd(_) => {
+                let shape = &signature.outputs.first()?.shape;
+                let other = (0..2).find(|&i| signature.inputs[i].shape.count() != shape.count());
+                let repeated = other.map(|i| Repeated::of(i, &signature.inputs[i].shape, shape));
+                match repeated {
+                    Some(None) => {
+                        return Some(Err("its operands broadcast both, or by parts".into()));
+                    }
+                    repeated => Kind::Sum { repeated: repeated.flatten() },
+                }
+            }
             Op::Dequantize(_) => Kind::Dequantize,
             Op::NormalizedUpdate(_) => Kind::Update,
             Op::Formula(formula) => blend(formula)?,
@@ -110,7 +150,8 @@ impl Elements {
         inputs: &[&TensorType],
         outputs: &[&TensorType],
     ) -> Result<Elements, String> {
-        let count = inputs.first().map_or(0, |ty| ty.count());
+        let of = if matches!(kind, Kind::Sum { .. }) { outputs } else { inputs };
+        let count = of.first().map_or(0, |ty| ty.count());
         let byte = |ty: &TensorType| ty.element == Element::I8 && ty.is_shared_integer();
         let bytes = |types: &[&TensorType]| types.iter().all(|ty| byte(ty));
         let alike = |types: &[&TensorType]| types.iter().all(|ty| ty.count() == count);
@@ -119,8 +160,12 @@ impl Elements {
                 bytes(&inputs[1..]) && alike(inputs) && bytes(outputs)
             }
             Kind::Part(_) => true,
-            Kind::Subtract | Kind::WhereAbove | Kind::Sum | Kind::ClipGradient { .. } => {
+            Kind::Subtract | Kind::WhereAbove | Kind::ClipGradient { .. } => {
                 bytes(inputs) && alike(inputs) && alike(outputs) && bytes(outputs)
+            }
+            Kind::Sum { repeated } => {
+                let whole = repeated.map_or(0..2, |own| 1 - own.operand..2 - own.operand);
+                bytes(inputs) && alike(&inputs[whole]) && bytes(outputs)
             }
             Kind::Dequantize => bytes(inputs),
             Kind::Relu | Kind::Clip { .. } => bytes(inputs),
@@ -254,7 +299,11 @@ impl Implementation for Elements {
             Kind::Pool => (0, 14),
             Kind::Unpool => (0, 32),
             Kind::Spread { plane } => (0, 8 * (20 + plane as u64 / 4)),
-            Kind::Sum => (400, 52),
+            Kind::Sum { repeated: None } => (400, 52),
+            Kind::Sum { repeated: Some(own) } => {
+                let runs = if own.run > 1 { own.images * own.channels } else { own.images };
+                (460 + 12 * runs as u64, 66)
+            }
             Kind::Dequantize => (4000, 60),
             Kind::Update => (250, 780),
             Kind::Blend { sums: [_, None], .. } => (60, 800),
@@ -265,7 +314,8 @@ impl Implementation for Elements {
 
     fn scratch_bytes(&self) -> usize {
         match self.kind {
-            Kind::Sum | Kind::Dither { .. } => 4 * CORES,
+            Kind::Sum { repeated: Some(_) } => 4 * CORES + self.count,
+            Kind::Sum { .. } | Kind::Dither { .. } => 4 * CORES,
             Kind::Dequantize => TABLE,
             _ => 0,
         }
@@ -422,12 +472,26 @@ impl CKernel for Elements {
             out.close();
             return Ok(out.finish().into());
         }
-        if let Kind::Sum = kind {
+        if let Kind::Sum { repeated } = kind {
             let parts = CORES.min(count.div_ceil(4));
             let operands = OPERANDS.trim_end_matches(')');
             out.long(format!("static void {name}({operands}, uint8_t *scratch)"));
             out.open("{");
             declare(&mut out, "uint32_t", "exceeds", 0, "By parts.");
+            let mut operands = ["x0", "x1"];
+            if let Some(Repeated { operand, images, channels, run }) = repeated {
+                declare(&mut out, "int8_t", "repeated", 4 * CORES, "One for each sum.");
+                let x = std::mem::replace(&mut operands[operand], "repeated");
+                out.long(format!(
+                    "struct trainc_xpulp_repeat repeat = {{ {x}, repeated, {channels}, {run} }};"
+                ));
+                let (rounds, what) =
+                    if run > 1 { (images * channels, "runs") } else { (images, "rows") };
+                out.long(format!(
+                    "TRAINC_PARALLEL_FOR(&repeat, {rounds}, trainc_xpulp_repeat_{what});"
+                ));
+            }
+            let [first, second] = operands;
             out.line("struct trainc_xpulp_sum work;");
             for (field, value) in [
                 ("y", "y0".to_string()),
@@ -437,7 +501,9 @@ impl CKernel for Elements {
             ] {
                 out.line(format!("work.{field} = {value};"));
             }
-            out.long("const int32_t exponent = trainc_xpulp_sum_start(&work, x0, x0_exponent[0], x1, x1_exponent[0]);");
+            out.long(format!(
+                "const int32_t exponent = trainc_xpulp_sum_start(&work, {first}, x0_exponent[0], {second}, x1_exponent[0]);"
+            ));
             let add = format!("TRAINC_PARALLEL_FOR(&work, {parts}, trainc_xpulp_sum_parts);");
             out.long(&add);
             out.line("work.divides = trainc_xpulp_sum_exceeds(&work);");

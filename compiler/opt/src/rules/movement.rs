@@ -1,8 +1,9 @@
 //! Data movement: reshapes and transposes that meet, cancel, move out of the way, or vanish into products.
 
-use trainc_ir::Element;
-use trainc_ir::ops::{MatMul, ProductRole, Reshape, Transpose};
+use trainc_ir::numeric::Rounding;
+use trainc_ir::ops::{MatMul, ProductRole, QuantizeGradient, Reshape, Transpose};
 use trainc_ir::types::{Shape, TensorType};
+use trainc_ir::{Element, Tensor};
 
 use super::instance::{Drawn, Instance, Random, Value};
 use super::{Exactness, Patterns, Rule, Sides};
@@ -127,6 +128,25 @@ pub(crate) const RULES: &[Rule] = &[
         instance: Instance::Drawn(&[
             ("x", any_value),
             ("to", |_, d| Reshape { shape: [d.ty("x").count()].into() }.into()),
+        ]),
+    },
+    // Gradients of weights that a product takes under another shape, as those of a convolution over one axis.
+    Rule {
+        name: "reshape-after-quantize-gradient",
+        summary: "quantize_gradient(reshape(x), bits) = reshape(quantize_gradient(x, bits))",
+        exactness: Exactness::Bit,
+        sides: Sides::Patterns(Patterns::one(&[(
+            "(quantize_gradient ?a (reshape ?to ?x) ?bits)",
+            "(reshape ?to (quantize_gradient ?a ?x ?bits))",
+        )])),
+        instance: Instance::Drawn(&[
+            ("x", |r, _| TensorType::shared(r.shape(3), Element::I32).into()),
+            ("to", |_, d| Reshape { shape: [d.ty("x").count()].into() }.into()),
+            ("a", |r, _| {
+                let rounding = Rounding::ALL[r.range(0, Rounding::ALL.len() - 1)];
+                Value::Attributes(QuantizeGradient { rounding }.into())
+            }),
+            ("bits", |r, _| Tensor::i32([], vec![r.range(0, 9) as i32 - 1]).into()),
         ]),
     },
 ];

@@ -476,6 +476,40 @@ static inline void trainc_xpulp_spread_planes(void *context, int32_t begin, int3
     }
 }
 
+/* An operand of which each byte is that of a run of neighbours, or, in runs of one, of a whole row. */
+struct trainc_xpulp_repeat {
+    const int8_t *x;
+    int8_t *y;
+    int32_t channels, run;
+};
+
+/* Some runs, of all images in turn. */
+static inline void trainc_xpulp_repeat_runs(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_repeat work = *(const struct trainc_xpulp_repeat *)context;
+    int8_t *to = work.y + begin * work.run;
+    int32_t channel = begin % work.channels;
+    for (int32_t n = begin; n < end; n++, to += work.run) {
+        const uint32_t word = (uint8_t)work.x[channel] * UINT32_C(0x01010101);
+        for (int32_t i = 0; i < work.run; i += 4) {
+            trainc_xpulp_put_word(to, i, work.run, word);
+        }
+        channel = channel + 1 < work.channels ? channel + 1 : 0;
+    }
+}
+
+/* Some rows. */
+static inline void trainc_xpulp_repeat_rows(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_repeat work = *(const struct trainc_xpulp_repeat *)context;
+    for (int32_t n = begin; n < end; n++) {
+        int8_t *const to = work.y + n * work.channels;
+        for (int32_t i = 0; i < work.channels; i += 4) {
+            trainc_xpulp_put_word(to, i, work.channels, trainc_xpulp_word(work.x, i, work.channels));
+        }
+    }
+}
+
 /* Floats by an exponent to bytes, without arithmetic of floats. */
 struct trainc_xpulp_floats {
     const float *x;
