@@ -26,7 +26,7 @@ static uint32_t next(void)
 }
 
 /* Numbers of the kinds of rows, below. */
-enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER, UPDATE };
+enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, LINE_DITHER, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER, UPDATE };
 
 static void check(int equal, int32_t kind, int32_t count, int32_t shift)
 {
@@ -213,6 +213,46 @@ static void outer(int32_t images, int32_t count, int32_t shift)
     }
 }
 
+/* A row of sums that are rounded by chance as they arise, within what a core has: whole fours overlap
+ * what lies beside the row, which stays. */
+static void line_dither(const int32_t *line, int32_t count, int32_t shift, uint32_t most)
+{
+    enum { AROUND = 12 };
+    int8_t a[MOST + AROUND], b[MOST + AROUND], found[MOST + AROUND + 1], expected[MOST + AROUND];
+    struct trainc_xpulp_lines work;
+    const int32_t from = 4 + (int32_t)(next() & 3), to = from + count;
+    for (int32_t i = 0; i < MOST + AROUND; i++) {
+        a[i] = (int8_t)(next() & 255);
+        b[i] = (int8_t)(next() & 255);
+        found[i] = (int8_t)(next() & 255);
+        expected[i] = found[i];
+    }
+    if (most == 0) {
+        for (int32_t i = from; i < to; i++) {
+            const int64_t sum = (int64_t)a[i] * line[0] + b[i] * line[1] + line[2];
+            const uint32_t magnitude = (uint32_t)(sum < 0 ? -sum : sum);
+            most = magnitude > most ? magnitude : most;
+        }
+        /* As a normalization's error takes it. */
+        shift = trainc_maximum32(25 - trainc_leading_zeros((int32_t)most), 0);
+    }
+    work.a = a;
+    work.b = b;
+    work.y = found;
+    work.shift = shift;
+    work.clamps = most > UINT32_C(127) << shift;
+    work.key = next();
+    for (int32_t i = from; i < to; i++) {
+        const int64_t sum = (int64_t)a[i] * line[0] + b[i] * line[1] + line[2];
+        const int64_t q = (sum + uniform(work.key + (uint32_t)i, shift)) >> shift;
+        expected[i] = (int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
+    }
+    found[MOST + AROUND] = 99;
+    trainc_xpulp_line_dither(&work, line, from, to, from - (int32_t)(next() & 3),
+        to + (int32_t)(next() & 3));
+    check(same(expected, found, MOST + AROUND), LINE_DITHER, count, shift);
+}
+
 static void one(int32_t count, int32_t shift)
 {
     int8_t a[MOST + 4], b[MOST + 4], found[MOST + 4], expected[MOST + 4];
@@ -260,17 +300,19 @@ static void one(int32_t count, int32_t shift)
     }
 
     const uint32_t counter = next();
-    for (int32_t asked = 0; asked < 2; asked++) {
-        const uint32_t bits = trainc_xpulp_line_sums(x, z, words, count, line, asked);
-        uint32_t all_bits = 0;
-        int equal = 1;
-        for (int32_t i = 0; i < count; i++) {
-            const int32_t sum = x[i] * line[0] + z[i] * line[1] + line[2];
-            equal &= words[i] == sum;
-            all_bits |= sum < 0 ? 0 - (uint32_t)sum : (uint32_t)sum;
-        }
-        check(equal && bits == (asked ? all_bits : 0), LINE_SUMS, count, shift);
+    uint32_t largest = 0;
+    int equal = 1;
+    trainc_xpulp_line_sums(x, z, words, count, line);
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t sum = x[i] * line[0] + z[i] * line[1] + line[2];
+        const uint32_t magnitude = sum < 0 ? 0 - (uint32_t)sum : (uint32_t)sum;
+        equal &= words[i] == sum;
+        largest = magnitude > largest ? magnitude : largest;
     }
+    equal &= trainc_xpulp_line_largest(x, z, count, line) == largest;
+    check(equal, LINE_SUMS, count, shift);
+    line_dither(line, count, shift, UINT32_MAX);
+    line_dither(line, count, shift, 0);
 
     for (int32_t i = 0; i < count; i++) {
         const int32_t top = 31 - 25 + shift < 31 ? 31 - 25 + shift : 31;
