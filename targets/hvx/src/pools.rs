@@ -8,7 +8,7 @@ use trainc_ir::ops::{AvgPool2d, AvgPool2dGradient, MaxPool2d, MaxPool2dGradient}
 use trainc_ir::{Element, Op, OpKind, Scale, TensorType};
 
 use crate::glue::{Glue, Printed};
-use crate::kernels::{GlobalAverage, Pool};
+use crate::kernels::{GlobalAverage, PairPool, Pool};
 use crate::machine::{Function, MachineError};
 use crate::select::SelectError;
 
@@ -18,6 +18,8 @@ const FORWARD: u64 = 6;
 const GRADIENT: u64 = 16;
 /// Packets of a vector of a plane's average.
 const PLANE: u64 = 5;
+/// Packets of a vector of maxima of pairs, forward or backward.
+const PAIRS: u64 = 5;
 /// Packets of a call with its masked stores.
 const CALL: u64 = 60;
 
@@ -33,6 +35,8 @@ enum Kind {
 enum Extent {
     /// 2x2 at stride 2.
     Windows(Pool, Kind),
+    /// Maxima of neighbours in rows, two by two.
+    Pairs(PairPool),
     /// Averages of whole planes.
     Planes(GlobalAverage),
 }
@@ -67,7 +71,9 @@ impl Pooling {
         }
         let pooling = Pooling::new(op, inputs, outputs);
         Some(pooling.ok_or_else(|| {
-            "its windows are neither 2x2 at stride 2 within rows of at most a vector nor whole planes".into()
+            "its windows are neither 2x2 at stride 2 within rows of at most a vector, nor maxima of pairs of rows of an even length, nor \
+             whole planes"
+                .into()
         }))
     }
 
@@ -88,6 +94,15 @@ impl Pooling {
                 if is_halving(kernel, strides, pads, *ceil) && dilations == &[1, 1] =>
             {
                 windows(Kind::Maximum)?
+            }
+            Op::MaxPool2d(MaxPool2d { kernel, strides, pads, dilations, .. })
+            | Op::MaxPool2dGradient(MaxPool2dGradient {
+                kernel, strides, pads, dilations, ..
+            }) if (kernel, strides, pads, dilations) == (&[1, 2], &[1, 2], &[0; 4], &[1, 1])
+                && width.is_multiple_of(2) =>
+            {
+                let pairs = PairPool { pairs: pool.planes * height * width / 2 };
+                pairs.is_supported().then_some(Extent::Pairs(pairs))?
             }
             Op::AvgPool2d(AvgPool2d { kernel, strides, pads, ceil, .. })
             | Op::AvgPool2dGradient(AvgPool2dGradient { kernel, strides, pads, ceil, .. }) => {
@@ -112,6 +127,11 @@ impl Pooling {
             (Extent::Windows(pool, Kind::Maximum), true) => pool.gradient(name)?,
             (Extent::Windows(pool, Kind::Average), false) => pool.sums(name)?,
             (Extent::Windows(pool, Kind::Average), true) => pool.average_gradient(name)?,
+            (Extent::Pairs(pairs), gradient) => {
+                let function =
+                    if gradient { pairs.gradient(name)? } else { pairs.forward(name)? };
+                return Ok((function, String::new()));
+            }
             (Extent::Planes(average), false) => average.forward(name)?,
             (Extent::Planes(average), true) => {
                 return Ok((average.gradient(name)?, String::new()));
@@ -135,6 +155,7 @@ impl Glue for Pooling {
         let each = if self.gradient { GRADIENT } else { FORWARD };
         CALL + match &self.extent {
             Extent::Windows(pool, _) => pool.vectors(self.gradient) as u64 * each,
+            Extent::Pairs(pairs) => pairs.vectors() as u64 * PAIRS,
             Extent::Planes(average) => average.vectors() as u64 * PLANE,
         }
     }
@@ -146,7 +167,8 @@ impl Glue for Pooling {
     fn print(&self, name: &str, head: &str) -> Result<Printed, SelectError> {
         let own = format!("{name}_pool");
         let (function, tables) = self.function(&own)?;
-        let is_maximum = matches!(self.extent, Extent::Windows(_, Kind::Maximum));
+        let is_maximum =
+            matches!(self.extent, Extent::Windows(_, Kind::Maximum) | Extent::Pairs(_));
         let (mut parameters, mut call, from) = match (is_maximum, self.gradient) {
             (true, false) => ("const int8_t *x, int8_t *y".to_string(), "x0, y0", "x0"),
             (true, true) => {
@@ -160,7 +182,7 @@ impl Glue for Pooling {
             call = "x0, y0, scratch";
         }
         let lower = match &self.extent {
-            Extent::Windows(_, Kind::Maximum) => 0,
+            Extent::Windows(_, Kind::Maximum) | Extent::Pairs(_) => 0,
             Extent::Windows(_, Kind::Average) => 2,
             Extent::Planes(average) => average.exponent(),
         };

@@ -2,8 +2,8 @@
 
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops::{
-    AlignedAdd, Chain, MaxPool2dGradient, QuantizeExponent, QuantizeGradient, ReduceSum, Relu,
-    ReluGradient, Requantize, SaturatingSubtract,
+    AlignedAdd, Chain, MaxPool2d, MaxPool2dGradient, QuantizeExponent, QuantizeGradient, ReduceSum,
+    Relu, ReluGradient, Requantize, SaturatingSubtract,
 };
 use trainc_ir::{Op, Tensor};
 use trainc_tests::cases::Case;
@@ -46,8 +46,10 @@ pub(crate) fn all() -> Vec<Case> {
             });
         }
     }
-    for (size, kernel) in [([9, 7], [2, 2]), ([8, 8], [2, 2]), ([6, 11], [3, 1]), ([7, 9], [3, 4])]
-    {
+    let sizes = [([9, 7], [2, 2]), ([8, 8], [2, 2]), ([6, 11], [3, 1]), ([7, 9], [3, 4])];
+    // Pairs of a row: rests of a vector of pairs that fill half of it, less and more.
+    let pairs = [[1, 64], [1, 72], [3, 100], [1, 1024]].map(|size| (size, [1, 2]));
+    for (size, kernel) in sizes.into_iter().chain(pairs) {
         let [rows, columns] = [0, 1].map(|a| size[a] / kernel[a]);
         let x =
             Tensor::i8_shared([2, 3, size[0], size[1]], bytes(random, 6 * size[0] * size[1]), 1);
@@ -60,6 +62,11 @@ pub(crate) fn all() -> Vec<Case> {
             ceil: false,
         };
         let what = format!("{op:?} {size:?}");
+        let pool =
+            MaxPool2d { kernel, strides: kernel, pads: [0; 4], dilations: [1, 1], ceil: false };
+        let forward = format!("{pool:?} {size:?}");
+        let inputs = vec![x.clone()];
+        products.push(Case { op: pool.into(), inputs, what: forward, constant: false });
         products.push(Case { op: op.into(), inputs: vec![x, dy], what, constant: false });
     }
     products
