@@ -234,11 +234,12 @@ options! {
     train: Vec<String> = Vec::new(), "train" ("PATTERN");
     /// What the model is trained for; of several outputs the sum. Targets are inputs of the training step; `train` has them
     /// from the data
-    loss: LossFunction = LossFunction::Model, "loss" ("LOSS") default "model" in "train", "compile", "inspect";
+    loss: LossFunction = LossFunction::Model, "loss" ("LOSS") default "model"
+        in "train", "compile", "inspect", "verify", "bench", "measure";
     /// What one result is trained for, and the factor of its loss in the sum: boxes=mse:0.5; may be repeated. The others go by
     /// --loss, and are not trained for where that is not given
     output_loss: BTreeMap<String, OutputLoss> = BTreeMap::new(), "output-loss" ("RESULT=LOSS[:FACTOR]")
-        in "train", "compile", "inspect";
+        in "train", "compile", "inspect", "verify", "bench", "measure";
     /// A fixed step size (under NITI: bits, 0 to 7)
     learning_rate: Option<f64> = None, "learning-rate" ("RATE")
         default "the algorithm's schedule" in "train", "compile";
