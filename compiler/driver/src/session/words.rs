@@ -126,9 +126,15 @@ pub(super) fn floats(floated: &[(String, OpKind)]) -> Option<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     floated.iter().for_each(|(_, kind)| *counts.entry(kind.name()).or_default() += 1);
     let list: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let normalizes = floated.iter().any(|(_, kind)| *kind == OpKind::BatchNorm);
+    let way_out = if normalizes {
+        ". Where floats are emulated, batch normalization is most of a step then: `--batch-norm frozen` folds it into the weights"
+    } else {
+        ""
+    };
     (!list.is_empty()).then(|| {
         format!(
-            "{} operations of the training step are computed in FP32, for the algorithm has no integer form of them: {}",
+            "{} operations of the training step are computed in FP32, for the algorithm has no integer form of them: {}{way_out}",
             floated.len(),
             list.join(", ")
         )
