@@ -28,6 +28,7 @@ mod pools;
 mod products;
 pub mod select;
 mod target;
+mod window_pools;
 
 pub use emission::{RESIDENT, assembly_files};
 pub use lowering::lower;

@@ -8,7 +8,7 @@ use trainc_ir::numeric::integer::{self, RightShift};
 use trainc_ir::ops::{self, QuantizeGradient, ReduceSum, Requantize, RequantizeStochastic};
 use trainc_ir::{Element, Op, TensorType};
 
-use crate::{batch_norm, conversions, inverse_deviation, normalized_update};
+use crate::{batch_norm, conversions, inverse_deviation, normalized_update, window_pools};
 
 /// Bytes of a vector.
 const VECTOR: usize = 128;
@@ -17,6 +17,11 @@ const VECTOR: usize = 128;
 pub fn lower(op: &Op, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     match op {
         Op::AlignedAdd(_) => aligned_add(inputs, outputs),
+        Op::MaxPool2d(pool) => {
+            window_pools::maxima(pool, inputs, outputs).unwrap_or_else(|| op.lower(inputs, outputs))
+        }
+        Op::MaxPool2dGradient(pool) => window_pools::gradient(pool, inputs, outputs)
+            .unwrap_or_else(|| op.lower(inputs, outputs)),
         Op::ReduceSum(sum) => {
             reduce_sum(sum, inputs, outputs).unwrap_or_else(|| op.lower(inputs, outputs))
         }

@@ -69,6 +69,38 @@ pub(crate) fn all() -> Vec<Case> {
         products.push(Case { op: pool.into(), inputs, what: forward, constant: false });
         products.push(Case { op: op.into(), inputs: vec![x, dy], what, constant: false });
     }
+    // Windows that overlap, leave planes, or lie apart; planes of which several fill a vector, and large ones.
+    let windows: [([usize; 4], [usize; 2], [usize; 2], [usize; 4]); 7] = [
+        ([2, 8, 14, 14], [3, 3], [2, 2], [1, 1, 1, 1]),
+        ([1, 3, 28, 28], [3, 3], [2, 2], [0, 0, 1, 1]),
+        ([3, 16, 7, 5], [3, 3], [1, 1], [1, 1, 1, 1]),
+        ([1, 5, 9, 130], [2, 3], [3, 2], [1, 2, 0, 0]),
+        ([2, 70, 3, 2], [3, 2], [2, 2], [2, 0, 1, 1]),
+        ([1, 2, 120, 110], [3, 3], [2, 2], [1, 1, 1, 1]),
+        ([4, 6, 8, 8], [1, 3], [1, 3], [0, 1, 0, 0]),
+    ];
+    for (size, kernel, strides, pads) in windows {
+        let (dilations, ceil) = ([1, 1], false);
+        let pool = MaxPool2d { kernel, strides, pads, dilations, ceil };
+        for any in [true, false] {
+            let count = size.iter().product();
+            // Among the least bytes the first of a window counts, and nothing beside the plane does.
+            let values = match any {
+                true => bytes(random, count),
+                false => (0..count).map(|i| if i % 11 == 0 { -127 } else { -128 }).collect(),
+            };
+            let x = Tensor::i8_shared(size, values, 3);
+            let shape = Op::from(pool.clone()).infer(&[x.ty()]).expect("it types").remove(0).shape;
+            let count = shape.count();
+            let dy = Tensor::i8_shared(shape, bytes(random, count), -2);
+            let back = MaxPool2dGradient { kernel, strides, pads, dilations, ceil };
+            let what = [format!("{pool:?} {size:?} {any}"), format!("{back:?} {size:?} {any}")];
+            let cases = [(Op::from(pool.clone()), vec![x.clone()]), (back.into(), vec![x, dy])];
+            for ((op, inputs), what) in cases.into_iter().zip(what) {
+                products.push(Case { op, inputs, what, constant: false });
+            }
+        }
+    }
     products
 }
 
