@@ -70,8 +70,8 @@ pub(crate) fn all() -> Vec<Case> {
         products.push(Case { op: op.into(), inputs: vec![x, dy], what, constant: false });
     }
     // Windows that overlap, leave planes, or lie apart; planes of which several fill a vector, and large ones.
-    let windows: [([usize; 4], [usize; 2], [usize; 2], [usize; 4]); 7] = [
-        ([2, 8, 14, 14], [3, 3], [2, 2], [1, 1, 1, 1]),
+    let windows = [
+        ([2_usize, 8, 14, 14], [3, 3], [2, 2], [1, 1, 1, 1]),
         ([1, 3, 28, 28], [3, 3], [2, 2], [0, 0, 1, 1]),
         ([3, 16, 7, 5], [3, 3], [1, 1], [1, 1, 1, 1]),
         ([1, 5, 9, 130], [2, 3], [3, 2], [1, 2, 0, 0]),
