@@ -28,6 +28,7 @@ pub mod program;
 pub mod program_interpreter;
 pub mod program_verify;
 pub mod random;
+pub mod repeated;
 pub mod schedule;
 pub mod target;
 pub mod tensor;

@@ -56,6 +56,27 @@ TRAINC_PART int8x16_t trainc_addend(int8x16_t b, enum trainc_aligning aligning,
     return aligning == TRAINC_SHIFTED ? trainc_shifted_code(b, codes) : b;
 }
 
+/* An operand as often as it broadcasts: each byte for a run of neighbours; writes up to 15 bytes behind. */
+TRAINC_PART void trainc_repeat(const int8_t *x, int32_t images, int32_t channels, int32_t run,
+    int8_t *to)
+{
+    for (int32_t image = 0; image < images; image++) {
+        if (run == 1) {
+            for (int32_t n = 0; n < channels; n++) {
+                to[n] = x[n];
+            }
+            to += channels;
+            continue;
+        }
+        for (int32_t n = 0; n < channels; n++, to += run) {
+            const int8x16_t all = vdupq_n_s8(x[n]);
+            for (int32_t i = 0; i < run; i += 16) {
+                vst1q_s8(to + i, all);
+            }
+        }
+    }
+}
+
 TRAINC_PART int8x16x2_t trainc_two(const int8_t *x)
 {
     const int8x16x2_t two = {{vld1q_s8(x), vld1q_s8(x + 16)}};

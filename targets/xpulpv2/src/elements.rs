@@ -9,6 +9,7 @@ use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::ops::BytePart;
 use trainc_ir::ops::formula::{Formula, Function, Term};
 use trainc_ir::program::Kernel;
+use trainc_ir::repeated::Repeated;
 use trainc_ir::{Element, Op, TensorType};
 
 /// See the module documentation.
@@ -47,9 +48,9 @@ enum Kind {
     Spread {
         plane: usize,
     },
-    /// Of as many bytes each, or of one operand that is repeated.
+    /// Of as many bytes each, or of one operand, by its number, that is repeated.
     Sum {
-        repeated: Option<Repeated>,
+        repeated: Option<(usize, Repeated)>,
     },
     Dequantize,
     /// Of FP32 parameters.
@@ -59,33 +60,6 @@ enum Kind {
         sums: [Option<[usize; 2]>; 2],
         factors: [f32; 2],
     },
-}
-
-/// An operand that broadcasts: `[channels]` to `[images, channels, run]`, such as a bias.
-#[derive(Clone, Copy, Debug)]
-struct Repeated {
-    operand: usize,
-    images: usize,
-    channels: usize,
-    run: usize,
-}
-
-impl Repeated {
-    /// How an operand of another shape broadcasts; `None` if it takes more than one run of its dimensions.
-    fn of(operand: usize, own: &[usize], shape: &[usize]) -> Option<Repeated> {
-        let missing = shape.len() - own.len();
-        let own = |d: usize| d.checked_sub(missing).map_or(1, |d| own[d]);
-        let varies: Vec<usize> = (0..shape.len()).filter(|&d| own(d) > 1).collect();
-        let (&first, &last) = (varies.first()?, varies.last()?);
-        let whole = (first..=last).all(|d| own(d) == shape[d]);
-        let product = |dims: &[usize]| dims.iter().product();
-        whole.then(|| Repeated {
-            operand,
-            images: product(&shape[..first]),
-            channels: product(&shape[first..=last]),
-            run: product(&shape[last + 1..]),
-        })
-    }
 }
 
 /// Most cores that add side by side.
@@ -126,13 +100,14 @@ impl Elements {
             Op::AvgPool2dGradient(op) => Kind::Spread { plane: op.kernel[0] * op.kernel[1] },
             Op::AlignedAdd(_) => {
                 let shape = &signature.outputs.first()?.shape;
-                let other = (0..2).find(|&i| signature.inputs[i].shape.count() != shape.count());
-                let repeated = other.map(|i| Repeated::of(i, &signature.inputs[i].shape, shape));
-                match repeated {
-                    Some(None) => {
+                let own = |i: usize| &signature.inputs[i].shape;
+                let other = (0..2).find(|&i| own(i).count() != shape.count());
+                match other.map(|i| (i, Repeated::of(own(i), shape))) {
+                    None => Kind::Sum { repeated: None },
+                    Some((i, Some(repeated))) => Kind::Sum { repeated: Some((i, repeated)) },
+                    Some((_, None)) => {
                         return Some(Err("its operands broadcast both, or by parts".into()));
                     }
-                    repeated => Kind::Sum { repeated: repeated.flatten() },
                 }
             }
             Op::Dequantize(_) => Kind::Dequantize,
@@ -164,7 +139,7 @@ impl Elements {
                 bytes(inputs) && alike(inputs) && alike(outputs) && bytes(outputs)
             }
             Kind::Sum { repeated } => {
-                let whole = repeated.map_or(0..2, |own| 1 - own.operand..2 - own.operand);
+                let whole = repeated.map_or(0..2, |(own, _)| 1 - own..2 - own);
                 bytes(inputs) && alike(&inputs[whole]) && bytes(outputs)
             }
             Kind::Dequantize => bytes(inputs),
@@ -300,7 +275,7 @@ impl Implementation for Elements {
             Kind::Unpool => (0, 32),
             Kind::Spread { plane } => (0, 8 * (20 + plane as u64 / 4)),
             Kind::Sum { repeated: None } => (400, 52),
-            Kind::Sum { repeated: Some(own) } => {
+            Kind::Sum { repeated: Some((_, own)) } => {
                 let runs = if own.run > 1 { own.images * own.channels } else { own.images };
                 (460 + 12 * runs as u64, 66)
             }
@@ -479,7 +454,7 @@ impl CKernel for Elements {
             out.open("{");
             declare(&mut out, "uint32_t", "exceeds", 0, "By parts.");
             let mut operands = ["x0", "x1"];
-            if let Some(Repeated { operand, images, channels, run }) = repeated {
+            if let Some((operand, Repeated { images, channels, run })) = repeated {
                 declare(&mut out, "int8_t", "repeated", 4 * CORES, "One for each sum.");
                 let x = std::mem::replace(&mut operands[operand], "repeated");
                 out.long(format!(
