@@ -145,7 +145,24 @@ impl FromArgMatches for ConfigArguments {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+
+    /// Commands that an option names have it.
+    #[test]
+    fn options_are_where_they_say() {
+        let all = crate::arguments::Arguments::command();
+        for option in OPTIONS {
+            for name in option.commands {
+                let command = all.find_subcommand(name).expect(name);
+                let flags: Vec<&str> =
+                    command.get_arguments().filter_map(clap::Arg::get_long).collect();
+                let own = [option.name, option.off];
+                assert!(own.iter().any(|flag| flags.contains(flag)), "{name}: {}", option.name);
+            }
+        }
+    }
 
     /// Every option is a flag of some command, and every flag sets its option.
     #[test]

@@ -197,14 +197,14 @@ options! {
     /// Most bytes that the arena (activations, gradients, working memory) may have, as in 256K. Where it would have more, values
     /// are computed again until it fits; no bit changes
     arena_limit: Option<Bytes> = None, "arena-limit" ("BYTES") default "none"
-        in "compile", "inspect", "verify", "bench";
+        in "compile", "inspect", "bench";
     /// Images that a product takes at a time (a layer, its error, the gradient of its weights): at most N; `fit`, as many as fit
     /// the memory next to the machine; `auto`, those where that costs less by the target's estimates. No bit changes
     micro_batch: MicroBatches = MicroBatches::default(), "micro-batch" ("N|fit|auto|off") default "off"
-        in "compile", "inspect", "verify", "bench";
+        in "compile", "inspect", "bench";
     /// Bytes of the memory next to the machine, a cache or VTCM, that --micro-batch fits, on each of a target's devices
     local_memory: Option<Bytes> = None, "local-memory" ("BYTES") default "the target's"
-        in "compile", "inspect", "verify", "bench";
+        in "compile", "inspect", "bench";
     /// Examples of a training step; those that `run` takes at once
     batch: Option<usize> = None, "batch" 'b' ("N") default "32; of `run` the data's";
     /// Examples of a call of inference
@@ -235,11 +235,11 @@ options! {
     /// What the model is trained for; of several outputs the sum. Targets are inputs of the training step; `train` has them
     /// from the data
     loss: LossFunction = LossFunction::Model, "loss" ("LOSS") default "model"
-        in "train", "compile", "inspect", "verify", "bench", "measure";
+        in "train", "compile", "inspect", "bench", "measure";
     /// What one result is trained for, and the factor of its loss in the sum: boxes=mse:0.5; may be repeated. The others go by
     /// --loss, and are not trained for where that is not given
     output_loss: BTreeMap<String, OutputLoss> = BTreeMap::new(), "output-loss" ("RESULT=LOSS[:FACTOR]")
-        in "train", "compile", "inspect", "verify", "bench", "measure";
+        in "train", "compile", "inspect", "bench", "measure";
     /// A fixed step size (under NITI: bits, 0 to 7)
     learning_rate: Option<f64> = None, "learning-rate" ("RATE")
         default "the algorithm's schedule" in "train", "compile";
