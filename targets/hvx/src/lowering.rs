@@ -336,9 +336,12 @@ fn reduce_sum(
     let planes = images * channels;
     let fits = (4..LONG).contains(&positions) && pitch > positions;
     let fits = fits && planes * pitch <= MOST_REPEATED && inputs[0].element == Element::I8;
+    if !(over_space && over_images && fits) {
+        return None;
+    }
     // Planes of which as many bytes can be read as a row of working memory has.
     let readable = (planes * positions).checked_sub(pitch)? / positions + 1;
-    if !(over_space && over_images && fits) || readable < planes / 2 {
+    if readable < planes / 2 {
         return None;
     }
     let mut b = LoopBuilder::new(inputs, outputs, false);

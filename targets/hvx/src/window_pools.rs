@@ -104,7 +104,6 @@ struct Layout {
     windows: [usize; 2],
     kernel: [usize; 2],
     strides: [usize; 2],
-    dilations: [usize; 2],
     first: usize,
     pitch: usize,
     plane: usize,
@@ -123,22 +122,20 @@ impl Layout {
         else {
             return None;
         };
+        if dilations != [1, 1] {
+            return None;
+        }
         let (size, windows) = ([height, width], [rows, columns]);
         // What the last window reads behind the plane.
         let behind = |axis: usize| {
-            let reach = (windows[axis].checked_sub(1)?) * strides[axis]
-                + (kernel[axis] - 1) * dilations[axis]
-                + 1;
+            let reach = windows[axis].checked_sub(1)? * strides[axis] + kernel[axis];
             Some(reach.saturating_sub(pads[axis] + size[axis]))
         };
         let [below, right] = [behind(0)?, behind(1)?];
         let [top, left, ..] = pads;
         // Each window reads something.
         let reads = |axis: usize, before: usize, behind: usize| {
-            before < kernel[axis] * dilations[axis]
-                && behind < kernel[axis] * dilations[axis]
-                && dilations[axis] == 1
-                && size[axis] > 0
+            before < kernel[axis] && behind < kernel[axis] && size[axis] > 0
         };
         let pitch = width + left.max(right);
         let plane = (height + top.max(below)) * pitch;
@@ -153,7 +150,6 @@ impl Layout {
             windows,
             kernel,
             strides,
-            dilations,
             first: top * pitch + left,
             pitch,
             plane,
@@ -170,8 +166,7 @@ impl Layout {
     fn taps(&self) -> Vec<usize> {
         let [rows, columns] = self.kernel;
         let taps = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        taps.map(|(row, column)| row * self.dilations[0] * self.pitch + column * self.dilations[1])
-            .collect()
+        taps.map(|(row, column)| row * self.pitch + column).collect()
     }
 
     /// Positions where windows may begin, whole vectors.

@@ -766,7 +766,7 @@ TRAINC_PART void trainc_store_twos(const int32_t *even, const int32_t *odd, int3
 
 /* The storing functions of a level: of its tiles' order, and where in a tile a lane's sum of a row is. */
 #define TRAINC_STORES_IN_PLACE(level, order, at)                                                  \
-    /* Few rows are worth a copy that knows their number. */                                     \
+    /* Few rows are worth a copy that knows their number. */                                      \
     TRAINC_SINGLE void trainc_store_many_half_away_##level(const int32_t *sums,                   \
         int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
         const struct trainc_rounding *rounding)                                                   \
@@ -785,7 +785,7 @@ TRAINC_PART void trainc_store_twos(const int32_t *even, const int32_t *odd, int3
         int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
         const struct trainc_rounding *rounding)                                                   \
     {                                                                                             \
-        if (rows <= 16) {                                                                          \
+        if (rows <= 16) {                                                                         \
             trainc_store_few_half_away_##level(sums, panels, rows, row_stride, y, rounding);      \
         } else {                                                                                  \
             trainc_store_many_half_away_##level(sums, panels, rows, row_stride, y, rounding);     \
@@ -809,10 +809,12 @@ TRAINC_PART void trainc_store_twos(const int32_t *even, const int32_t *odd, int3
         int32_t panels, int32_t rows, int32_t row_stride, int8_t *y,                              \
         const struct trainc_rounding *rounding)                                                   \
     {                                                                                             \
-        if (rows <= 16) {                                                                          \
-            trainc_store_few_pseudo_stochastic_##level(sums, panels, rows, row_stride, y, rounding);\
+        if (rows <= 16) {                                                                         \
+            trainc_store_few_pseudo_stochastic_##level(sums, panels, rows, row_stride, y,         \
+                rounding);                                                                        \
         } else {                                                                                  \
-            trainc_store_many_pseudo_stochastic_##level(sums, panels, rows, row_stride, y, rounding);\
+            trainc_store_many_pseudo_stochastic_##level(sums, panels, rows, row_stride, y,        \
+                rounding);                                                                        \
         }                                                                                         \
     }                                                                                             \
     /* The same for sums as they are. */                                                          \

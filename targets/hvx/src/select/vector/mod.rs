@@ -212,15 +212,16 @@ impl Selector<'_> {
         self.prepare(b, &mut plan, start);
         let again = rest >= LEAST_REST && plan.may_repeat();
         let last = again.then(|| plan.clone());
-        let end = Expr::i64((rounds - lanes as u32).into());
-        let end = match start.as_constant() {
-            Some(first) => Expr::i64(first + i64::from(rounds - lanes as u32)),
-            None => start.clone() + end,
+        // Where the rounds begin that end with the loop.
+        let ahead_of_end = i64::from(rounds - lanes as u32);
+        let begin = match start.as_constant() {
+            Some(first) => Expr::i64(first + ahead_of_end),
+            None => start.clone() + Expr::i64(ahead_of_end),
         };
         // In place, the last rounds read what the others change.
         let in_place = self.is_in_place(&plan.vectors);
         let ahead = last.clone().filter(|_| in_place).map(|mut last| {
-            self.prepare_again(b, &mut last, &end);
+            self.prepare_again(b, &mut last, &begin);
             self.vectors_of_round(b, &mut last)
         });
         let outside = std::mem::take(&mut self.disjoint);
@@ -235,7 +236,7 @@ impl Selector<'_> {
         match (ahead, last) {
             (Some(ahead), _) => self.store_vectors(b, &ahead),
             (None, Some(mut last)) => {
-                self.prepare_again(b, &mut last, &end);
+                self.prepare_again(b, &mut last, &begin);
                 self.vector_round(b, &mut last);
             }
             (None, None) => {}
