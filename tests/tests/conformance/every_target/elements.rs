@@ -67,7 +67,11 @@ pub(crate) fn all() -> Vec<Case> {
         let forward = format!("{pool:?} {size:?}");
         let inputs = vec![x.clone()];
         products.push(Case { op: pool.into(), inputs, what: forward, constant: false });
-        products.push(Case { op: op.into(), inputs: vec![x, dy], what, constant: false });
+        // Twice: neighbouring cases lie in memory of the program's and of the caller's, in turn.
+        for what in [format!("{what} again"), what] {
+            let inputs = vec![x.clone(), dy.clone()];
+            products.push(Case { op: op.clone().into(), inputs, what, constant: false });
+        }
     }
     // Windows that overlap, leave planes, or lie apart; planes of which several fill a vector, and large ones.
     let windows = [
@@ -95,7 +99,10 @@ pub(crate) fn all() -> Vec<Case> {
             let dy = Tensor::i8_shared(shape, bytes(random, count), -2);
             let back = MaxPool2dGradient { kernel, strides, pads, dilations, ceil };
             let what = [format!("{pool:?} {size:?} {any}"), format!("{back:?} {size:?} {any}")];
-            let cases = [(Op::from(pool.clone()), vec![x.clone()]), (back.into(), vec![x, dy])];
+            let back = (Op::from(back), vec![x.clone(), dy]);
+            let cases = [(Op::from(pool.clone()), vec![x]), back.clone(), back];
+            let [forward, back] = what;
+            let what = [forward, format!("{back} again"), back];
             for ((op, inputs), what) in cases.into_iter().zip(what) {
                 products.push(Case { op, inputs, what, constant: false });
             }
