@@ -9,6 +9,7 @@ use trainc_ir::verify::{Stage, verify};
 use trainc_opt::algorithm::{Algorithm, Otherwise};
 use trainc_opt::alternatives::alternatives;
 use trainc_opt::fold_relu::fold_relus;
+use trainc_opt::functions::gather_functions;
 use trainc_opt::gather_formulas::gather_formulas;
 use trainc_opt::optimise::{OptimiseOptions, optimise};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
@@ -159,6 +160,12 @@ const STAGES: &[Pass] = &[
         body: Body::Stage(autodiff),
     },
     Pass {
+        name: "gather-functions",
+        summary: "elementwise functions of one tensor, and slopes of errors through them, become one formula each (part of `translate`, where the algorithm asks for it)",
+        takes: FLOAT,
+        body: Body::Stage(functions),
+    },
+    Pass {
         name: "translate",
         summary: "into the algorithm's representation",
         takes: FLOAT,
@@ -299,6 +306,11 @@ fn autodiff(module: &mut Module, options: &PassOptions) -> Result<()> {
     })?;
     module.form = Form::Training;
     Ok(())
+}
+
+fn functions(module: &mut Module, options: &PassOptions) -> Result<()> {
+    let least = options.algorithm_or_identity().gather_functions.unwrap_or(1);
+    module.map(|graph| Ok(gather_functions(graph, least)?))
 }
 
 fn translated(module: &mut Module, options: &PassOptions) -> Result<()> {

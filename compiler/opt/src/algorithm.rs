@@ -181,6 +181,9 @@ pub struct Algorithm {
     pub carrier: Option<Carrier>,
     /// What becomes of batch normalization.
     pub batch_norm: BatchNormTreatment,
+    /// The elements an example from which on elementwise functions of a tensor are one `formula` for the rules
+    /// ([`crate::functions`]); `None`: never.
+    pub gather_functions: Option<usize>,
     /// Forms in 8 bits of forward values in other elements.
     pub narrow: BTreeMap<Element, Template>,
     /// Forms in 8 bits of errors in other elements.
@@ -459,6 +462,7 @@ impl Algorithm {
             otherwise,
             loss_scale,
             carrier: parsed.translation.carrier,
+            gather_functions: parsed.translation.gather_functions,
             batch_norm: parsed.translation.batch_norm,
             narrow: narrowing(&parsed.translation.narrow, "translation.narrow")?,
             narrow_error: narrowing(&parsed.backpropagation.narrow, "backpropagation.narrow")?,

@@ -19,6 +19,7 @@ pub mod egraph;
 pub mod fold_relu;
 pub mod freeze;
 pub mod frozen_prefix;
+pub mod functions;
 pub mod gather_formulas;
 pub mod inference;
 pub mod losses;

@@ -90,6 +90,8 @@ pub struct Roles {
     quantized: Vec<bool>,
     /// Values whose examples have chosen a precision.
     chosen: Vec<bool>,
+    /// What [`Roles::codes`] says.
+    codes: Vec<&'static str>,
     trains: bool,
 }
 
@@ -137,7 +139,9 @@ impl Roles {
         }
         let quantized = quantized(graph, &derived);
         let chosen = chosen(graph);
+        let codes = codes(graph, &derived);
         Roles {
+            codes,
             derived,
             constant,
             matrices,
@@ -195,6 +199,12 @@ impl Roles {
     /// Whether each example of a value has chosen its precision: results of `example_precision`, but for those whose errors have.
     pub fn chosen(&self, value: ValueId) -> bool {
         self.chosen.get(value.index()) == Some(&true)
+    }
+
+    /// Whether algorithms of integers make a value in integers: `true` of what products, pools, bounds, normalizations and sums of such
+    /// give, and functions of one tensor; `gate` of another value of the data that multiplies a larger tensor of these; else `false`.
+    pub fn codes(&self, value: ValueId) -> &'static str {
+        self.codes.get(value.index()).copied().unwrap_or("false")
     }
 
     /// The side of a value of the graph.
@@ -282,6 +292,53 @@ fn chosen(graph: &Graph) -> Vec<bool> {
         _ => false,
     };
     graph.value_ids().map(own).collect()
+}
+
+/// See [`Roles::codes`].
+fn codes(graph: &Graph, derived: &[bool]) -> Vec<&'static str> {
+    let mut codes = vec!["false"; graph.values().len()];
+    for node in graph.nodes() {
+        let of = |v: &ValueId| codes[v.index()] == "true";
+        let all = || !node.inputs.is_empty() && node.inputs.iter().all(of);
+        let own = match node.op.kind() {
+            OpKind::MaxPool2d
+            | OpKind::MaxPool2dGradient
+            | OpKind::AvgPool2d
+            | OpKind::AvgPool2dGradient
+            | OpKind::Relu
+            | OpKind::ReluGradient
+            | OpKind::Clip
+            | OpKind::ClipGradient
+            | OpKind::BatchNorm
+            | OpKind::BatchNormGradient => true,
+            OpKind::Add => node.inputs.iter().any(of),
+            OpKind::Concat => all(),
+            OpKind::ReduceSum | OpKind::Slice | OpKind::Pad => of(&node.inputs[0]),
+            OpKind::Formula => node.inputs.len() == 1 && graph.ty(node.inputs[0]).shape.rank() > 0,
+            OpKind::Mul => {
+                let [a, b] = [0, 1].map(|i| node.inputs[i]);
+                let made = |v: ValueId| graph.producer(v).is_some() && !derived[v.index()];
+                let smaller =
+                    |v: ValueId| made(v) && graph.ty(v).count() < graph.ty(node.outputs[0]).count();
+                let gate = match (of(&a), of(&b)) {
+                    (true, true) => None,
+                    (true, false) if smaller(b) => Some(b),
+                    (false, true) if smaller(a) => Some(a),
+                    _ => continue,
+                };
+                if let Some(gate) = gate {
+                    codes[gate.index()] = "gate";
+                }
+                true
+            }
+            kind if kind.has(Property::Bilinear) => true,
+            _ => is_movement(&node.op) && of(&node.inputs[0]),
+        };
+        if own {
+            node.outputs.iter().for_each(|v| codes[v.index()] = "true");
+        }
+    }
+    codes
 }
 
 /// See [`Roles::quantized`].

@@ -50,6 +50,12 @@ keyword_enum! {
         Exp = "exp",
         /// The natural logarithm.
         Log = "log",
+        /// `1 / (1 + e^-a)`.
+        Sigmoid = "sigmoid",
+        /// The hyperbolic tangent.
+        Tanh = "tanh",
+        /// The error function.
+        Erf = "erf",
     }
 }
 
@@ -107,6 +113,9 @@ impl Function {
             Function::Reciprocal => 1.0 / a,
             Function::Exp => numeric::exp(a),
             Function::Log => numeric::log(a),
+            Function::Sigmoid => numeric::sigmoid(a),
+            Function::Tanh => numeric::tanh(a),
+            Function::Erf => numeric::erf(a),
         }
     }
 
@@ -132,6 +141,9 @@ impl Function {
             Function::Reciprocal => Expr::f32(1.0).divide(a),
             Function::Exp => numeric::float::exp_expression(builder, a),
             Function::Log => numeric::float::log_expression(builder, a),
+            Function::Sigmoid => numeric::float::sigmoid_expression(builder, a),
+            Function::Tanh => numeric::float::tanh_expression(builder, a),
+            Function::Erf => numeric::float::erf_expression(builder, a),
         }
     }
 }

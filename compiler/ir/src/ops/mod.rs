@@ -363,6 +363,8 @@ operations! {
     // Quantization: ONNX's affine pair.
     quantize_linear::QuantizeLinear, dequantize_linear::DequantizeLinear,
     with_exponent::WithExponent,
+    // Functions of codes by their tables, products of codes.
+    every_code::EveryCode, occurring::Occurring, lookup::Lookup, integer_mul::IntegerMul,
     // Quantization: FP32 on a grid, as QONNX defines it.
     quant::Quant, bipolar_quant::BipolarQuant, trunc::Trunc, straight_through::StraightThrough,
     // Quantization: shared exponents.

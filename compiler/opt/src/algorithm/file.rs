@@ -87,6 +87,8 @@ pub(super) struct Translation {
     /// What becomes of batch normalization.
     #[serde(default)]
     pub(super) batch_norm: BatchNormTreatment,
+    /// Elementwise functions of a tensor of at least so many elements an example are one `formula` for the rules; absent: never.
+    pub(super) gather_functions: Option<usize>,
     /// Forms in 8 bits of forward values in other elements, by element; `?q` is the value.
     #[serde(default)]
     pub(super) narrow: BTreeMap<String, String>,

@@ -11,7 +11,7 @@ use super::language::{Node, around};
 use super::saturate::Guard;
 
 /// What guards ask of values, with what it may be (nothing: whole numbers).
-const FACTS: [(&str, &[&str]); 9] = [
+const FACTS: [(&str, &[&str]); 10] = [
     ("role", &["weight", "bias", "normalization", "other"]),
     ("layer", &["first", "inner", "last"]),
     ("depthwise", &["true", "false"]),
@@ -19,6 +19,7 @@ const FACTS: [(&str, &[&str]); 9] = [
     ("constant", &["true", "false"]),
     ("chosen", &["true", "false"]),
     ("quantized", &["true", "false"]),
+    ("codes", &["true", "false", "gate"]),
     ("entry", &["train", "infer"]),
     ("rank", &[]),
 ];

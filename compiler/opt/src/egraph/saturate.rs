@@ -531,6 +531,7 @@ pub(crate) fn fact(
         "constant" => source.map(|v| roles.constant(v).to_string()).into_iter().collect(),
         "chosen" => source.map(|v| roles.chosen(v).to_string()).into_iter().collect(),
         "quantized" => source.map(|v| roles.quantized(v).to_string()).into_iter().collect(),
+        "codes" => source.map(|v| roles.codes(v).to_string()).into_iter().collect(),
         // One input channel for each of several filters.
         "depthwise" => {
             shape.map(|s| (s.rank() > 2 && s[1] == 1 && s[0] > 1).to_string()).into_iter().collect()

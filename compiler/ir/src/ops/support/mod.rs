@@ -27,6 +27,7 @@ pub(crate) mod rows;
 pub(crate) mod sample;
 pub(crate) mod shift_state;
 pub(crate) mod step;
+pub(crate) mod table;
 pub(crate) mod terms;
 pub(crate) mod walk;
 pub(crate) mod window;
