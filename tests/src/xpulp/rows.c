@@ -26,7 +26,7 @@ static uint32_t next(void)
 }
 
 /* Numbers of the kinds of rows, below. */
-enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, LINE_DITHER, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER, UPDATE };
+enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, LINE_DITHER, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER, UPDATE, EIGHTS };
 
 static void check(int equal, int32_t kind, int32_t count, int32_t shift)
 {
@@ -109,6 +109,82 @@ static void pseudo_stochastic_rows(int32_t count, int32_t shift)
         trainc_xpulp_row_pseudo_stochastic(words, found, count, &r);
         check(same(expected, found, count), PSEUDO_STOCHASTIC, count, shift);
     }
+}
+
+/* Rows of sums that are rounded to 7 bits, by what their largest magnitude tells: where `stays` no more
+ * than 127.4 units. */
+static void half_away_rows(int32_t count, int32_t shift, int32_t stays, int32_t low)
+{
+    int32_t words[MOST + 4], x0_exponent = 0, x1_exponent = 0, exponent;
+    int8_t found[MOST + 4], expected[MOST + 4];
+    const uint32_t most = (UINT32_C(1) << (shift + 7)) - 1
+        - (stays ? (UINT32_C(1) << shift >> 1) + 1 : 0);
+    uint32_t largest = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const uint32_t m = i == 0 ? most : next() % (most + 1);
+        largest = m > largest ? m : largest;
+        words[i] = next() & 1 ? -(int32_t)m : (int32_t)m;
+    }
+    const struct trainc_xpulp_rounding r =
+        trainc_xpulp_narrowed(largest, 7, low, &x0_exponent, &x1_exponent, &exponent);
+    for (int32_t i = 0; i < count; i++) {
+        expected[i] = (int8_t)trainc_maximum32(half_away(words[i], r.shift), low);
+    }
+    words[count] = 0;
+    found[count] = 99;
+    trainc_xpulp_row_half_away(words, found, count, &r);
+    check(same(expected, found, count) && r.stays == stays && exponent == shift, HALF_AWAY, count,
+        shift);
+}
+
+/* Lanes that are columns of eight elements: whole tiles of them and others, by any rows. */
+static void eights(void)
+{
+    enum { ROWS = 6, LANES = 15, STRIDE = 19, TILES = 4 };
+    int8_t rows[8 * (ROWS + 2)], lanes[8 * STRIDE], packed[2 * 32];
+    int32_t sums[(ROWS + 2) * 4 * TILES], equal = 1;
+    uint32_t widths[TILES], most = 0;
+    struct trainc_xpulp_product work;
+    work.row_count = 1 + (int32_t)(next() % ROWS);
+    work.lanes.count = 1 + (int32_t)(next() % LANES);
+    for (int32_t i = 0; i < 8 * (ROWS + 2); i++) {
+        rows[i] = i < 8 * work.row_count ? (int8_t)((int32_t)(next() & 255) - 128) : 0;
+    }
+    for (int32_t i = 0; i < 8 * STRIDE; i++) {
+        lanes[i] = (int8_t)((int32_t)(next() & 255) - 128);
+    }
+    work.rows = rows;
+    work.lanes.kind = TRAINC_XPULP_COLUMNS;
+    work.lanes.from = lanes;
+    work.lanes.length = 8;
+    work.lanes.bytes = 8;
+    work.lanes.stride = LANES + (int32_t)(next() % (STRIDE - LANES));
+    work.lanes.windows = 0;
+    work.lane_tiles = (work.lanes.count + 3) >> 2;
+    work.parts = work.lane_tiles < 2 ? 1 : 2;
+    work.pieces = 1;
+    work.packed = packed;
+    work.sums = sums;
+    work.sums_stride = 4 * work.lane_tiles;
+    work.adds = 0;
+    work.largest = widths;
+    for (int32_t i = 0; i < TILES; i++) {
+        widths[i] = 0;
+    }
+    trainc_xpulp_multiply_all(&work);
+    for (int32_t row = 0; row < work.row_count; row++) {
+        for (int32_t lane = 0; lane < work.lanes.count; lane++) {
+            int32_t sum = 0;
+            for (int32_t i = 0; i < 8; i++) {
+                sum += rows[8 * row + i] * lanes[work.lanes.stride * i + lane];
+            }
+            const uint32_t magnitude = sum < 0 ? 0 - (uint32_t)sum : (uint32_t)sum;
+            most = magnitude > most ? magnitude : most;
+            equal &= sums[row * work.sums_stride + lane] == sum;
+        }
+    }
+    equal &= trainc_xpulp_largest_of(widths, work.lane_tiles) == most;
+    check(equal, EIGHTS, work.lanes.count, work.row_count);
 }
 
 /* Weights less what was expected before: of results that replace them, and of others. */
@@ -214,10 +290,13 @@ static void outer(int32_t images, int32_t count, int32_t shift)
 }
 
 /* A row of sums that are rounded by chance as they arise, within what a core has: whole fours overlap
- * what lies beside the row, which stays. */
-static void line_dither(const int32_t *line, int32_t count, int32_t shift, uint32_t most)
+ * what lies beside the row, which stays. Of sums that are `full` the largest is just below a power of
+ * two, so that it is rounded to more than 7 bits. */
+static void line_dither(const int32_t *given, int32_t count, int32_t full)
 {
     enum { AROUND = 12 };
+    int32_t line[3] = { given[0], given[1], given[2] }, shift;
+    uint32_t most = 0;
     int8_t a[MOST + AROUND], b[MOST + AROUND], found[MOST + AROUND + 1], expected[MOST + AROUND];
     struct trainc_xpulp_lines work;
     const int32_t from = 4 + (int32_t)(next() & 3), to = from + count;
@@ -227,15 +306,22 @@ static void line_dither(const int32_t *line, int32_t count, int32_t shift, uint3
         found[i] = (int8_t)(next() & 255);
         expected[i] = found[i];
     }
-    if (most == 0) {
+    if (full) {
+        const int32_t sign = next() & 1 ? 1 : -1;
+        int32_t greatest = INT32_MIN;
         for (int32_t i = from; i < to; i++) {
-            const int64_t sum = (int64_t)a[i] * line[0] + b[i] * line[1] + line[2];
-            const uint32_t magnitude = (uint32_t)(sum < 0 ? -sum : sum);
-            most = magnitude > most ? magnitude : most;
+            greatest = trainc_maximum32(greatest, sign * (a[i] * line[0] + b[i] * line[1]));
         }
-        /* As a normalization's error takes it. */
-        shift = trainc_maximum32(25 - trainc_leading_zeros((int32_t)most), 0);
+        const int32_t bits = 10 + 32 - trainc_leading_zeros(line[0] | -line[1]);
+        line[2] = sign * ((1 << bits) - 1 - (int32_t)(next() & 3) - (count > 0 ? greatest : 0));
     }
+    for (int32_t i = from; i < to; i++) {
+        const int64_t sum = (int64_t)a[i] * line[0] + b[i] * line[1] + line[2];
+        const uint32_t magnitude = (uint32_t)(sum < 0 ? -sum : sum);
+        most = magnitude > most ? magnitude : most;
+    }
+    /* As a normalization's error takes it. */
+    shift = trainc_maximum32(25 - trainc_leading_zeros((int32_t)most), 0);
     work.a = a;
     work.b = b;
     work.y = found;
@@ -311,8 +397,13 @@ static void one(int32_t count, int32_t shift)
     }
     equal &= trainc_xpulp_line_largest(x, z, count, line) == largest;
     check(equal, LINE_SUMS, count, shift);
-    line_dither(line, count, shift, UINT32_MAX);
-    line_dither(line, count, shift, 0);
+    line_dither(line, count, 0);
+    /* Sums of all widths. */
+    const int32_t down = trainc_maximum32(17 - shift, 0), most = 1 << trainc_minimum32(shift + 6, 30);
+    const int32_t narrow[3] = { line[0] >> down, line[1] >> down,
+        trainc_maximum32(trainc_minimum32(line[2], most), -most) };
+    line_dither(narrow, count, 0);
+    line_dither(narrow, count, 1);
 
     for (int32_t i = 0; i < count; i++) {
         const int32_t top = 31 - 25 + shift < 31 ? 31 - 25 + shift : 31;
@@ -330,6 +421,13 @@ static void one(int32_t count, int32_t shift)
     check(trainc_xpulp_magnitudes(words, count) == magnitudes, MAGNITUDES, count, shift);
     if (count > 0) {
         pseudo_stochastic_rows(count, shift);
+        if (shift > 0) {
+            for (int32_t stays = 0; stays < 2; stays++) {
+                half_away_rows(count, shift, stays, -127);
+                half_away_rows(count, shift, stays, 0);
+            }
+        }
+        eights();
         for (int32_t images = 1; images <= 4; images++) {
             outer(images, count, shift);
         }

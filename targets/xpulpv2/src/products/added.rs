@@ -65,7 +65,7 @@ impl Added {
             ("listed", "listed".into()),
             ("factors", "factors".into()),
             ("sums", "sums".into()),
-            ("bits", "widths".into()),
+            ("largest", "widths".into()),
         ] {
             out.line(format!("work.{field} = {value};"));
         }

@@ -254,7 +254,7 @@ impl Depthwise {
             ("rows", number(self.rows)),
             ("columns", number(self.columns)),
             ("sums", "sums".into()),
-            ("bits", "widths".into()),
+            ("largest", "widths".into()),
         ] {
             out.line(format!("work.{field} = {value};"));
         }

@@ -42,6 +42,9 @@ const TILE_OF_ONE: u64 = 70;
 const WORDS_OF_ONE: u64 = 9;
 /// Cycles of four lanes beside their tiles and packing.
 const LANES: u64 = 60;
+/// Of four lanes that are columns of eight elements, and of a pair of rows by these.
+const EIGHTS: u64 = 45;
+const PAIR_BY_EIGHTS: u64 = 44;
 /// Cycles for a byte of a matrix that is packed, and for one of weights' channels.
 const BYTE: u64 = 2;
 const CHANNEL: u64 = 11;
@@ -516,9 +519,24 @@ impl Layout {
             let (read, all) = (volume.height * volume.width, volume.plane());
             volume.planes as u64 * (volume.height as u64 * LINE + (read + all) as u64)
         });
-        let lanes = set_cycles(&self.lanes, self.windows.as_ref());
-        let block = self.lanes.tiles() as u64 * (LANES + column) + lanes + placed;
+        let products = if self.has_eights() {
+            let pairs = (self.rows.count / 2) as u64;
+            self.lanes.tiles() as u64 * (EIGHTS + pairs * PAIR_BY_EIGHTS)
+        } else {
+            let lanes = set_cycles(&self.lanes, self.windows.as_ref());
+            self.lanes.tiles() as u64 * (LANES + column) + lanes
+        };
+        let block = products + placed;
         self.groups as u64 * (blocks * block + rows)
+    }
+
+    /// Whether lanes are columns of eight elements, whose words stay where they are for all rows.
+    fn has_eights(&self) -> bool {
+        let adds = self.adds && self.blocks > 1;
+        self.lanes.kind == Kind::Columns
+            && self.lanes.length == 8
+            && self.rows.count.is_multiple_of(2)
+            && !adds
     }
 
     /// Rows of a matrix of sums: of the last ones, three fill a tile, one or two have a tile of their own.

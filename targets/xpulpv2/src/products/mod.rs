@@ -30,7 +30,7 @@ use strips::{Known, Strips};
 const CALL: u64 = 500;
 /// Cycles of the finish for each result: kept or rounded to nearest, rounded as gradients of weights are, and put in its
 /// place among those of other phases.
-const FINISH: u64 = 5;
+const FINISH: u64 = 4;
 const FINISH_GRADIENT: u64 = 8;
 const PLACE: u64 = 3;
 /// Fewest bytes of zeros that cores share.
@@ -331,7 +331,7 @@ impl Product {
         out.line(format!("work.sums_stride = {};", lane_tiles * 4));
         out.line(format!("work.adds = {};", u8::from(layout.adds && layout.blocks > 1)));
         let bits = plus("widths", "group", layout.widths(), layout.groups);
-        out.line(format!("work.bits = {bits};"));
+        out.line(format!("work.largest = {bits};"));
         if layout.row_pieces() > 1 {
             out.line("trainc_xpulp_multiply_all(&work);");
         } else {
@@ -348,7 +348,7 @@ impl Product {
 
     /// Statements that gather the bits of the sums.
     fn width(layout: &Layout) -> String {
-        format!("trainc_xpulp_bits(widths, {})", layout.groups * layout.widths())
+        format!("trainc_xpulp_largest_of(widths, {})", layout.groups * layout.widths())
     }
 
     /// The whole, by phases.
@@ -371,7 +371,7 @@ impl Product {
             Product::declarations(layout, out);
             Product::products(layout, &mut known, out);
             if magnitude {
-                out.line(format!("bits |= {};", Product::width(layout)));
+                out.line(format!("bits = trainc_xpulp_maxu(bits, {});", Product::width(layout)));
             }
             out.close();
         }
@@ -459,7 +459,7 @@ impl Product {
         depthwise.emit(out);
         out.line("");
         let [rows, lanes] = depthwise.results();
-        let width = format!("trainc_xpulp_bits(widths, {})", depthwise.parts());
+        let width = format!("trainc_xpulp_largest_of(widths, {})", depthwise.parts());
         self.rounded(&width, rows, [rows, rows, lanes, lanes], out);
     }
 }

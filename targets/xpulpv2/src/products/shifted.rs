@@ -250,7 +250,7 @@ impl Shifted {
             ("sums", sums.to_string()),
             ("adds", number(usize::from(adds))),
             ("pieces", divided(self.pieces, 1)),
-            ("bits", bits.to_string()),
+            ("largest", bits.to_string()),
         ] {
             out.line(format!("work.{field} = {value};"));
         }

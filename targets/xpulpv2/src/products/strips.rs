@@ -593,7 +593,7 @@ impl Strips {
             ("sums", sums.to_string()),
             ("sums_stride", number(self.sums_stride())),
             ("image_sums", number(self.sum_rows() * self.sums_stride())),
-            ("bits", bits.to_string()),
+            ("largest", bits.to_string()),
         ] {
             known.set(out, "lines", field, &value);
         }

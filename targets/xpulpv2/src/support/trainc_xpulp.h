@@ -375,6 +375,7 @@ static inline void trainc_xpulp_store(void *at, uint32_t word)
 #define TRAINC_XPULP_SB(rs, step, at) ".insn r 0x2b, 4, 0, " #step ", " #at ", " #rs "\n\t"
 #define TRAINC_XPULP_SW(rs, step, at) ".insn r 0x2b, 6, 0, " #step ", " #at ", " #rs "\n\t"
 #define TRAINC_XPULP_SDOT(rd, a, b) ".insn r 0x57, 1, 0x5c, " #rd ", " #a ", " #b "\n\t"
+#define TRAINC_XPULP_SDOT_H(rd, a, b) ".insn r 0x57, 0, 0x5c, " #rd ", " #a ", " #b "\n\t"
 /* p.mac, p.msu; p.clip to bytes; p.clipur and p.clipr with a register. */
 #define TRAINC_XPULP_MAC(rd, a, b) ".insn r 0x33, 0, 0x21, " #rd ", " #a ", " #b "\n\t"
 #define TRAINC_XPULP_MSU(rd, a, b) ".insn r 0x33, 1, 0x21, " #rd ", " #a ", " #b "\n\t"

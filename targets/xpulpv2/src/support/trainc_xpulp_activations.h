@@ -250,7 +250,7 @@ static inline void trainc_xpulp_quantized_half_away(void *context, int32_t begin
 static inline int32_t trainc_xpulp_quantized_shift(struct trainc_xpulp_quantized *work,
     int32_t bits, int32_t low)
 {
-    const uint32_t all = trainc_xpulp_bits(work->widths, work->parts);
+    const uint32_t all = trainc_xpulp_largest_of(work->widths, work->parts);
     const int32_t shift = 32 - bits - trainc_leading_zeros((int32_t)all);
     work->rounding = trainc_xpulp_rounding(trainc_maximum32(shift, 0), low);
     return work->rounding.shift;

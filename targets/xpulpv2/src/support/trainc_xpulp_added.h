@@ -16,8 +16,8 @@ struct trainc_xpulp_added {
     int8_t *factors;
     int32_t count;
     int32_t *sums;
-    /* The bits of the sums' magnitudes, by parts. */
-    uint32_t *bits;
+    /* The largest of the sums' magnitudes, by parts. */
+    uint32_t *largest;
 };
 
 static inline void trainc_xpulp_list_rows(struct trainc_xpulp_added *work)
@@ -101,11 +101,11 @@ static inline void trainc_xpulp_add_rows(void *context, int32_t begin, int32_t e
                 }
             }
         }
-        uint32_t bits = 0;
+        uint32_t largest = 0;
         for (int32_t lane = 0; lane < last - first; lane++) {
-            bits |= trainc_xpulp_abs((uint32_t)sums[lane]);
+            largest = trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)sums[lane]));
         }
-        work->bits[part] = bits;
+        work->largest[part] = largest;
     }
 }
 

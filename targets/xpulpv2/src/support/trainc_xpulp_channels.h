@@ -396,20 +396,27 @@ static inline void trainc_xpulp_byte_extremes(const int8_t *x, int32_t count, ui
     int32_t i = 0;
     uint32_t least = extremes[0], greatest = extremes[1];
 #if defined(TRAINC_XPULP_INSN)
-    if (count > 3) {
+    if (count > 7) {
         register const int8_t *x10 __asm__("x10") = x;
-        register int32_t x12 __asm__("x12") = count >> 2;
+        register int32_t x12 __asm__("x12") = count >> 3;
         register uint32_t x13 __asm__("x13") = least;
         register uint32_t x14 __asm__("x14") = greatest;
         __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
-            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_PV(1, 0x10, x13, x13, x5)
-            "9: " TRAINC_XPULP_PV(1, 0x18, x14, x14, x5) ".option pop"
-            : "+r"(x10), "+r"(x13), "+r"(x14) : "r"(x12) : "x5", "memory");
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+            TRAINC_XPULP_PV(1, 0x10, x13, x13, x5) TRAINC_XPULP_PV(1, 0x18, x14, x14, x5)
+            TRAINC_XPULP_PV(1, 0x10, x13, x13, x6) "9: " TRAINC_XPULP_PV(1, 0x18, x14, x14, x6)
+            ".option pop"
+            : "+r"(x10), "+r"(x13), "+r"(x14) : "r"(x12) : "x5", "x6", "memory");
         least = x13;
         greatest = x14;
-        i = count & ~3;
+        i = count & ~7;
     }
 #endif
+    for (; i + 4 <= count; i += 4) {
+        const uint32_t word = trainc_xpulp_load(x + i);
+        least = trainc_xpulp_min_b(least, word);
+        greatest = trainc_xpulp_max_b(greatest, word);
+    }
     for (; i < count; i++) {
         const uint32_t word = (uint8_t)x[i] * UINT32_C(0x01010101);
         least = trainc_xpulp_min_b(least, word);
@@ -804,21 +811,24 @@ static inline uint32_t trainc_xpulp_joined(uint32_t a, uint32_t b, int32_t bytes
     return (a & mask) | (b & ~mask);
 }
 
-/* To what is added by chance come the products of two elements. */
-#define TRAINC_XPULP_LINE_ON(p, q) \
-    TRAINC_XPULP_LBSI(x1, 1, x10) TRAINC_XPULP_LBSI(x5, 1, x11) \
-    TRAINC_XPULP_LBSI(x6, 1, x10) TRAINC_XPULP_LBSI(x9, 1, x11) \
-    TRAINC_XPULP_MAC(p, x1, x13) TRAINC_XPULP_MAC(q, x6, x13) \
-    TRAINC_XPULP_MAC(p, x5, x14) TRAINC_XPULP_MAC(q, x9, x14)
+/* To what is added by chance come the products of two elements and of those of b below them, in the
+ * halves of `pair`, by both factors, times 256: even elements are lifted, of odd ones' halves the
+ * lower bytes are no part. */
+#define TRAINC_XPULP_LINE_ON(p, q, pair) \
+    "and x9, " #pair ", x22\n\t" TRAINC_XPULP_PV(6, 0x28, pair, pair, x4) \
+    TRAINC_XPULP_SDOT_H(p, pair, x13) TRAINC_XPULP_SDOT_H(q, x9, x13)
+/* 42 instructions for four elements; hashes have some bits below a 256th of a unit, too. */
 #define TRAINC_XPULP_LINE_DITHER(...) \
-    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) TRAINC_XPULP_HASHES \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
+        TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x11) TRAINC_XPULP_HASHES \
         "srl x7, x7, x19\n\tsrl x28, x28, x19\n\tsrl x29, x29, x19\n\tsrl x30, x30, x19\n\t" \
-        TRAINC_XPULP_LINE_ON(x7, x28) TRAINC_XPULP_LINE_ON(x29, x30) \
+        TRAINC_XPULP_PV(0, 0x68, x1, x5, x6) TRAINC_XPULP_PV(1, 0x64, x6, x5, x14) \
+        TRAINC_XPULP_LINE_ON(x7, x28, x1) TRAINC_XPULP_LINE_ON(x29, x30, x6) \
         TRAINC_XPULP_ADD_SHIFT(x7, x15, x18) TRAINC_XPULP_ADD_SHIFT(x28, x15, x18) \
         TRAINC_XPULP_ADD_SHIFT(x29, x15, x18) TRAINC_XPULP_ADD_SHIFT(x30, x15, x18) \
         __VA_ARGS__ "9: " TRAINC_XPULP_SWI(x5, 4, x17) ".option pop" \
         : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17) \
-        : TRAINC_XPULP_DITHER_OPERANDS, "r"(x13), "r"(x14), "r"(x15) \
+        : TRAINC_XPULP_DITHER_OPERANDS, "r"(x13), "r"(x14), "r"(x15), "r"(x22) \
         : TRAINC_XPULP_DITHER_CLOBBERS)
 
 /* Fours of such sums, at least one, rounded by chance, from an element on whose counter is a multiple
@@ -827,15 +837,18 @@ static inline void trainc_xpulp_line_fours(const struct trainc_xpulp_lines *work
     const int32_t *line, int32_t first, int32_t behind)
 {
     const int32_t shift = work->shift;
+    /* Before the registers are taken: a call would change them. */
+    const uint32_t factors = trainc_xpulp_pack_h((uint32_t)line[0], (uint32_t)line[1]);
     for (int32_t i = first, fours; i < behind; i += 4 * fours) {
         const uint32_t counter = work->key + (uint32_t)i;
         fours = trainc_xpulp_dither_fours(behind - i, counter);
         register const int8_t *x10 __asm__("x10") = work->a + i;
         register const int8_t *x11 __asm__("x11") = work->b + i;
-        register int32_t x13 __asm__("x13") = line[0];
-        register int32_t x14 __asm__("x14") = line[1];
-        register int32_t x15 __asm__("x15") = line[2];
-        TRAINC_XPULP_DITHER_REGISTERS(fours, work->y + i, shift, counter);
+        register uint32_t x13 __asm__("x13") = factors;
+        register uint32_t x14 __asm__("x14") = 0x07060302;
+        register uint32_t x15 __asm__("x15") = (uint32_t)line[2] << 8;
+        register uint32_t x22 __asm__("x22") = 0xff00ff00;
+        TRAINC_XPULP_DITHER_REGISTERS(fours, work->y + i, shift + 8, counter);
         if (work->clamps) {
             TRAINC_XPULP_LINE_DITHER(TRAINC_XPULP_CLIP8(x7, x7) TRAINC_XPULP_CLIP8(x28, x28)
                 TRAINC_XPULP_CLIP8(x29, x29) TRAINC_XPULP_CLIP8(x30, x30)
@@ -853,7 +866,8 @@ static inline void trainc_xpulp_line_dither(const struct trainc_xpulp_lines *wor
 {
     int32_t first = to, behind = to;
 #if defined(TRAINC_XPULP_INSN)
-    if (work->shift > 0 && work->shift <= 16) {
+    /* By 256 sums have 32 bits, before they are clamped one more. */
+    if (work->shift > 0 && work->shift <= (work->clamps ? 15 : 16)) {
         /* Whole fours, which overlap other rows: what lies there stays as it is. */
         first = from - (int32_t)((work->key + (uint32_t)from) & 3);
         behind = to + (int32_t)((0 - (work->key + (uint32_t)to)) & 3);
@@ -909,7 +923,7 @@ static inline void trainc_xpulp_lines_dithered_of(void *context, int32_t begin, 
 /* The bits that sums exceed seven by. */
 static inline int32_t trainc_xpulp_lines_shift(const struct trainc_xpulp_lines *work)
 {
-    const uint32_t bits = trainc_xpulp_bits(work->widths, work->sizes.channels);
+    const uint32_t bits = trainc_xpulp_largest_of(work->widths, work->sizes.channels);
     return trainc_maximum32(25 - trainc_leading_zeros((int32_t)bits), 0);
 }
 

@@ -108,8 +108,8 @@ struct trainc_xpulp_depthwise {
     int32_t rows, columns;
     /* [images][channels][rows][columns], or of gradients [channels][taps]. */
     int32_t *sums;
-    /* The bits of their magnitudes, by parts. */
-    uint32_t *bits;
+    /* The largest of their magnitudes, by parts. */
+    uint32_t *largest;
 };
 
 /* A channel's weights: a word for each row of a window, whose last byte is 0. */
@@ -150,11 +150,11 @@ struct trainc_xpulp_windows_of {
     int32_t sums_row;
     int32_t strides[2];
     uint32_t words[3];
-    uint32_t bits;
+    uint32_t largest;
 };
 
 #if defined(TRAINC_XPULP_INSN)
-#define TRAINC_XPULP_MAGNITUDE_OF(a) TRAINC_XPULP_SCALAR(0, x7, a, x0) "or x30, x30, x7\n\t"
+#define TRAINC_XPULP_MAGNITUDE_OF(a) TRAINC_XPULP_SCALAR(0, x7, a, x0) TRAINC_XPULP_SCALAR(7, x30, x30, x7)
 #define TRAINC_XPULP_ROW_OF_SUMS(a, b, c, d) \
     TRAINC_XPULP_SWI(a, 4, x13) TRAINC_XPULP_SWI(b, 4, x13) TRAINC_XPULP_SWI(c, 4, x13) \
     TRAINC_XPULP_SW(d, x14, x13) TRAINC_XPULP_MAGNITUDE_OF(a) TRAINC_XPULP_MAGNITUDE_OF(b) \
@@ -178,7 +178,7 @@ static inline void trainc_xpulp_windows_close(struct trainc_xpulp_windows_of *wo
     register uint32_t x19 __asm__("x19") = work->words[1] << 8;
     register uint32_t x20 __asm__("x20") = work->words[2];
     register uint32_t x21 __asm__("x21") = work->words[2] << 8;
-    register uint32_t x30 __asm__("x30") = work->bits;
+    register uint32_t x30 __asm__("x30") = work->largest;
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 15, 9)
         TRAINC_XPULP_LWI(x5, 2, x10) TRAINC_XPULP_LW(x6, x11, x10)
         TRAINC_XPULP_FOUR_WINDOWS(TRAINC_XPULP_DOT, x22, x23, x24, x25, x16, x17)
@@ -192,12 +192,13 @@ static inline void trainc_xpulp_windows_close(struct trainc_xpulp_windows_of *wo
         TRAINC_XPULP_FOUR_WINDOWS(TRAINC_XPULP_SDOT, x26, x27, x28, x29, x20, x21)
         TRAINC_XPULP_ROW_OF_SUMS(x22, x23, x24, x25) TRAINC_XPULP_MAGNITUDE_OF(x25)
         TRAINC_XPULP_ROW_OF_SUMS(x26, x27, x28, x29)
-        TRAINC_XPULP_SCALAR(0, x7, x29, x0) "9: or x30, x30, x7\n\t.option pop"
+        TRAINC_XPULP_SCALAR(0, x7, x29, x0)
+        "9: " TRAINC_XPULP_SCALAR(7, x30, x30, x7) ".option pop"
         : "+r"(x10), "+r"(x13), "+r"(x30)
         : "r"(x11), "r"(x12), "r"(x14), "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19), "r"(x20),
           "r"(x21)
         : "x5", "x6", "x7", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "memory");
-    work->bits = x30;
+    work->largest = x30;
 #undef TRAINC_XPULP_FOUR_WINDOWS
 }
 
@@ -219,17 +220,18 @@ static inline void trainc_xpulp_windows_apart(struct trainc_xpulp_windows_of *wo
     register uint32_t x18 __asm__("x18") = work->words[2];
     register int32_t x19 __asm__("x19") =
         (work->strides[0] - 2) * work->row - 3 * work->strides[1];
-    register uint32_t x30 __asm__("x30") = work->bits;
+    register uint32_t x30 __asm__("x30") = work->largest;
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 15, 9)
         TRAINC_XPULP_FOUR_WINDOWS(TRAINC_XPULP_DOT, x12, x16)
         TRAINC_XPULP_FOUR_WINDOWS(TRAINC_XPULP_SDOT, x12, x17)
         TRAINC_XPULP_FOUR_WINDOWS(TRAINC_XPULP_SDOT, x19, x18)
         TRAINC_XPULP_ROW_OF_SUMS(x22, x23, x24, x25)
-        TRAINC_XPULP_SCALAR(0, x7, x25, x0) "9: or x30, x30, x7\n\t.option pop"
+        TRAINC_XPULP_SCALAR(0, x7, x25, x0)
+        "9: " TRAINC_XPULP_SCALAR(7, x30, x30, x7) ".option pop"
         : "+r"(x10), "+r"(x13), "+r"(x30)
         : "r"(x11), "r"(x12), "r"(x14), "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19)
         : "x5", "x6", "x7", "x9", "x22", "x23", "x24", "x25", "memory");
-    work->bits = x30;
+    work->largest = x30;
 #undef TRAINC_XPULP_FOUR_WINDOWS
 }
 
@@ -289,7 +291,7 @@ static inline void trainc_xpulp_windows_some(struct trainc_xpulp_windows_of *wor
                 sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(at), work->words[i]);
             }
             work->sums[row * work->sums_row + column] = (int32_t)sum;
-            work->bits |= trainc_xpulp_abs(sum);
+            work->largest = trainc_xpulp_maxu(work->largest, trainc_xpulp_abs(sum));
         }
     }
 }
@@ -331,7 +333,7 @@ static inline uint32_t trainc_xpulp_depthwise_plane(const struct trainc_xpulp_de
     windows.sums_row = work->columns;
     windows.strides[0] = work->strides[0];
     windows.strides[1] = work->strides[1];
-    windows.bits = 0;
+    windows.largest = 0;
     for (int32_t column = 0; column < work->columns; column += 4) {
         /* The last windows overlap those before. */
         const int32_t from = trainc_minimum32(column, work->columns - 4);
@@ -351,7 +353,7 @@ static inline uint32_t trainc_xpulp_depthwise_plane(const struct trainc_xpulp_de
             trainc_xpulp_windows_close(&windows);
         }
     }
-    return windows.bits;
+    return windows.largest;
 }
 
 /* Convolutions of some parts' planes. */
@@ -365,14 +367,14 @@ static inline void trainc_xpulp_depthwise_planes(void *context, int32_t begin, i
         const int32_t first = part * planes / work->parts;
         const int32_t last = (part + 1) * planes / work->parts;
         int32_t c = first % work->channels;
-        uint32_t bits = 0;
+        uint32_t largest = 0;
         trainc_xpulp_zero(copy, work->x_copy);
         for (int32_t n = first; n < last; n++) {
             trainc_xpulp_place(&work->x, n, copy);
-            bits |= trainc_xpulp_depthwise_plane(work, n, c, copy);
+            largest = trainc_xpulp_maxu(largest, trainc_xpulp_depthwise_plane(work, n, c, copy));
             c = c + 1 < work->channels ? c + 1 : 0;
         }
-        work->bits[part] = bits;
+        work->largest[part] = largest;
     }
 }
 
@@ -384,7 +386,7 @@ static inline void trainc_xpulp_depthwise_weights(void *context, int32_t begin, 
     for (int32_t part = begin; part < end; part++) {
         int8_t *const x = work->copies + part * (work->x_copy + work->dy_copy);
         int8_t *const dy = x + work->x_copy;
-        uint32_t bits = 0;
+        uint32_t largest = 0;
         trainc_xpulp_zero(x, work->x_copy + work->dy_copy);
         for (int32_t c = part * work->channels / work->parts;
              c < (part + 1) * work->channels / work->parts; c++) {
@@ -399,11 +401,11 @@ static inline void trainc_xpulp_depthwise_weights(void *context, int32_t begin, 
                 for (int32_t right = 0; right < work->taps[1]; right++) {
                     const int32_t sum = sums[3 * down + right];
                     *to++ = sum;
-                    bits |= trainc_xpulp_abs((uint32_t)sum);
+                    largest = trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)sum));
                 }
             }
         }
-        work->bits[part] = bits;
+        work->largest[part] = largest;
     }
 }
 

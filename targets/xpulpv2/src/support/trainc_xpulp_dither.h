@@ -27,13 +27,13 @@ static inline int8_t trainc_xpulp_dither(int32_t x, int32_t shift, uint32_t coun
 
 #if defined(TRAINC_XPULP_INSN)
 /* Hashes of four counters, of which the first is a multiple of 4, in x7 and x28 to x30. The upper
- * half of a counter is the same for all of a block: x24 holds it without its last two bits, x22 and
- * x25 to x27 the first factor's products by what becomes of the last two bits of the four, which are
- * to be added. The upper half of the last step does not change the upper half of a hash. */
+ * half of a counter is the same for all of a block, so that the last two bits of the other three are
+ * known from the first one's: x25 to x27 hold the first factor's products by how these differ. The
+ * upper half of the last step does not change the upper half of a hash. */
 #define TRAINC_XPULP_HASHES \
-    "xor x31, x16, x24\n\tmul x31, x31, x20\n\taddi x16, x16, 4\n\tadd x7, x31, x22\n\t" \
+    "srli x31, x16, 16\n\txor x31, x31, x16\n\tmul x31, x31, x20\n\taddi x16, x16, 4\n\t" \
     "add x28, x31, x25\n\tadd x29, x31, x26\n\tadd x30, x31, x27\n\t" \
-    "srli x31, x7, 15\n\txor x7, x7, x31\n\tsrli x31, x28, 15\n\txor x28, x28, x31\n\t" \
+    "srli x7, x31, 15\n\txor x7, x7, x31\n\tsrli x31, x28, 15\n\txor x28, x28, x31\n\t" \
     "srli x31, x29, 15\n\txor x29, x29, x31\n\tsrli x31, x30, 15\n\txor x30, x30, x31\n\t" \
     "mul x7, x7, x21\n\tmul x28, x28, x21\n\tmul x29, x29, x21\n\tmul x30, x30, x21\n\t"
 #define TRAINC_XPULP_HASHES_OF_32 \
@@ -59,14 +59,13 @@ static inline int8_t trainc_xpulp_dither(int32_t x, int32_t shift, uint32_t coun
     register uint32_t x21 __asm__("x21") = TRAINC_XPULP_HASH_SECOND; \
     register int32_t x23 __asm__("x23") = -127; \
     const uint32_t trainc_lowest = (counter) >> 16 & 3; \
-    register uint32_t x22 __asm__("x22") = trainc_lowest * TRAINC_XPULP_HASH_FIRST; \
-    register uint32_t x24 __asm__("x24") = (counter) >> 16 & ~UINT32_C(3); \
-    register uint32_t x25 __asm__("x25") = (trainc_lowest ^ 1) * TRAINC_XPULP_HASH_FIRST; \
-    register uint32_t x26 __asm__("x26") = (trainc_lowest ^ 2) * TRAINC_XPULP_HASH_FIRST; \
-    register uint32_t x27 __asm__("x27") = (trainc_lowest ^ 3) * TRAINC_XPULP_HASH_FIRST
+    register uint32_t x25 __asm__("x25") = TRAINC_XPULP_HASH_STEP(trainc_lowest, 1); \
+    register uint32_t x26 __asm__("x26") = TRAINC_XPULP_HASH_STEP(trainc_lowest, 2); \
+    register uint32_t x27 __asm__("x27") = TRAINC_XPULP_HASH_STEP(trainc_lowest, 3)
+#define TRAINC_XPULP_HASH_STEP(lowest, by) \
+    ((((lowest) ^ (by)) - (lowest)) * TRAINC_XPULP_HASH_FIRST)
 #define TRAINC_XPULP_DITHER_OPERANDS \
-    "r"(x12), "r"(x18), "r"(x19), "r"(x20), "r"(x21), "r"(x22), "r"(x23), "r"(x24), "r"(x25), \
-        "r"(x26), "r"(x27)
+    "r"(x12), "r"(x18), "r"(x19), "r"(x20), "r"(x21), "r"(x23), "r"(x25), "r"(x26), "r"(x27)
 #define TRAINC_XPULP_DITHER_CLOBBERS \
     "x1", "x5", "x6", "x7", "x9", "x28", "x29", "x30", "x31", "memory"
 #define TRAINC_XPULP_DITHER_FOURS(hashes) \
@@ -180,7 +179,7 @@ static inline void trainc_xpulp_dithered_parts(void *context, int32_t begin, int
 static inline int32_t trainc_xpulp_dithered(struct trainc_xpulp_dithered *work)
 {
     TRAINC_PARALLEL_FOR(work, work->parts, trainc_xpulp_dithered_widths);
-    const uint32_t bits = trainc_xpulp_bits(work->widths, work->parts);
+    const uint32_t bits = trainc_xpulp_largest_of(work->widths, work->parts);
     work->shift = trainc_maximum32(25 - trainc_leading_zeros((int32_t)bits), 0);
     TRAINC_PARALLEL_FOR(work, work->parts, trainc_xpulp_dithered_parts);
     return work->shift;

@@ -27,8 +27,8 @@ struct trainc_xpulp_tile {
     int32_t start_stride;
     int32_t *sums;
     int32_t sums_stride;
-    /* The bits of the magnitudes of all sums so far. */
-    uint32_t bits;
+    /* The largest magnitude of all sums so far. */
+    uint32_t largest;
     /* Of vectors in segments, of `words` each: how many; from the end of a lane's segment to its
      * next; from the end of a tile's last row word to the next tile's rows; tiles below each other;
      * and from a word of the last lane to the next word of the first. */
@@ -48,7 +48,7 @@ struct trainc_xpulp_tile {
 #define TRAINC_XPULP_LANE(a, b, c, d, word) \
     TRAINC_XPULP_SDOT(a, x28, word) TRAINC_XPULP_SDOT(b, x29, word) \
     TRAINC_XPULP_SDOT(c, x30, word) TRAINC_XPULP_SDOT(d, x31, word)
-#define TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_SCALAR(0, x5, a, x0) "or x11, x11, x5\n\t"
+#define TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_SCALAR(0, x5, a, x0) TRAINC_XPULP_SCALAR(7, x11, x11, x5)
 #define TRAINC_XPULP_STORE(a, b, c, d) \
     "sw " #a ", 0(x7)\n\tsw " #b ", 4(x7)\n\tsw " #c ", 8(x7)\n\tsw " #d ", 12(x7)\n\t" \
     "add x7, x7, x9\n\t" TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) TRAINC_XPULP_WIDTH(c) \
@@ -424,7 +424,7 @@ static inline void trainc_xpulp_multiply_some(struct trainc_xpulp_tile *tile, in
 #endif
             }
             tile->sums[row * (tile->sums_stride / 4) + lane] = (int32_t)sum;
-            tile->bits |= trainc_xpulp_abs(sum);
+            tile->largest = trainc_xpulp_maxu(tile->largest, trainc_xpulp_abs(sum));
         }
     }
 }
@@ -465,7 +465,7 @@ static inline void trainc_xpulp_segments_some(struct trainc_xpulp_tile *tile, in
                     }
                 }
                 tile->sums[row * (tile->sums_stride / 4) + lane] = (int32_t)sum;
-                tile->bits |= trainc_xpulp_abs(sum);
+                tile->largest = trainc_xpulp_maxu(tile->largest, trainc_xpulp_abs(sum));
             }
         }
         tile->rows += tile->segments * (4 * rows * tile->words + tile->skip) + tile->rest;
@@ -508,7 +508,7 @@ static inline void trainc_xpulp_some_apart(struct trainc_xpulp_tile *tile, int32
 #endif
             }
             sums[n] = (int32_t)sum;
-            tile->bits |= trainc_xpulp_abs(sum);
+            tile->largest = trainc_xpulp_maxu(tile->largest, trainc_xpulp_abs(sum));
         }
         /* Lanes may be the same. */
         for (int32_t n = 0; n < 4 * rows; n++) {
@@ -804,7 +804,7 @@ static inline void trainc_xpulp_vector(const struct trainc_xpulp_set *set, int32
 static inline void trainc_xpulp_pack(const struct trainc_xpulp_set *set, int32_t tile, int8_t *to)
 {
     const int32_t bytes = set->bytes, left = set->count - 4 * tile;
-    for (int32_t l = 0; l < 4; l++) {
+    for (int32_t l = left < 4 || set->length < bytes ? 0 : 4; l < 4; l++) {
         /* All of a vector that is none, of others the last word. */
         for (int32_t i = l < left ? set->length & ~3 : 0; i < bytes; i += 4) {
             trainc_xpulp_store(to + l * bytes + i, 0);
@@ -852,13 +852,13 @@ struct trainc_xpulp_product {
     /* [rows][lanes], whole tiles each; whether to add to them. */
     int32_t *sums;
     int32_t sums_stride, adds;
-    /* The bits of the sums' magnitudes, by tiles of lanes and pieces. */
-    uint32_t *bits;
+    /* The largest of the sums' magnitudes, by tiles of lanes and pieces. */
+    uint32_t *largest;
 };
 
 static const int32_t trainc_xpulp_zeros[4] = { 0, 0, 0, 0 };
 
-/* A tile of lanes by some rows, as of place `at` of the bits. */
+/* A tile of lanes by some rows, as of place `at` of the largest. */
 static inline void trainc_xpulp_multiply_tile(const struct trainc_xpulp_product *work, int32_t n,
     const int8_t *packed, int32_t first, int32_t count, int32_t at)
 {
@@ -873,7 +873,7 @@ static inline void trainc_xpulp_multiply_tile(const struct trainc_xpulp_product 
     tile.sums_stride = 4 * work->sums_stride;
     tile.start = work->adds ? tile.sums : trainc_xpulp_zeros;
     tile.start_stride = work->adds ? tile.sums_stride : 0;
-    tile.bits = 0;
+    tile.largest = 0;
     int32_t row = 0;
     if (!work->adds && tile.words > 1 && count >= 4) {
         row = count & ~3;
@@ -885,8 +885,79 @@ static inline void trainc_xpulp_multiply_tile(const struct trainc_xpulp_product 
         tile.sums += work->sums_stride * 4;
         tile.start = work->adds ? tile.sums : tile.start;
     }
-    work->bits[at] = (work->adds ? 0 : work->bits[at]) | tile.bits;
+    work->largest[at] = trainc_xpulp_maxu(work->adds ? 0 : work->largest[at], tile.largest);
 }
+
+#if defined(TRAINC_XPULP_INSN)
+/* What vectors of eight elements have: blocks of assembler know the places. */
+struct trainc_xpulp_eights {
+    const int8_t *rows;
+    /* Of rows; from a row of the lanes' matrix to the next, and from behind the last one to the next
+     * tile of columns; from behind the last row of sums to the next tile's first. */
+    int32_t pairs, stride, back, sums_back;
+    uint32_t even, odd, upper;
+};
+
+/* Some tiles of lanes that are columns of eight elements, from zeros, by an even number of rows;
+ * returns the largest magnitude. 44 instructions for 64 products: the words of four lanes stay where
+ * they are. */
+static inline uint32_t trainc_xpulp_multiply_eights(const struct trainc_xpulp_product *work,
+    int32_t first, int32_t last)
+{
+    const int32_t stride = work->lanes.stride, sums_stride = 4 * work->sums_stride;
+    const struct trainc_xpulp_eights eights = {
+        work->rows, work->row_count >> 1, stride, 4 - 8 * stride,
+        16 - work->row_count * sums_stride, 0x05010400, 0x07030602, 0x07060302,
+    };
+    /* Four columns of rows r0 to r3, of which a and r0 become the second and the last. */
+#define TRAINC_XPULP_TURN_FOUR(col0, a, col2, r0, r1, r2, r3) \
+    "mv " #a ", " #r0 "\n\t" TRAINC_XPULP_PV(1, 0x64, a, r1, x9) TRAINC_XPULP_PV(1, 0x64, r0, r1, x30) \
+    "mv x1, " #r2 "\n\t" TRAINC_XPULP_PV(1, 0x64, x1, r3, x9) TRAINC_XPULP_PV(1, 0x64, r2, r3, x30) \
+    TRAINC_XPULP_PV(0, 0x68, col0, x1, a) TRAINC_XPULP_PV(1, 0x64, a, x1, x31) \
+    TRAINC_XPULP_PV(0, 0x68, col2, r2, r0) TRAINC_XPULP_PV(1, 0x64, r0, r2, x31)
+#define TRAINC_XPULP_BY_FOUR(of, a, b, c, d, row, e, f, g, h) \
+    of(a, row, e) of(b, row, f) of(c, row, g) of(d, row, h)
+#define TRAINC_XPULP_LARGEST(a) TRAINC_XPULP_SCALAR(0, x1, a, x0) TRAINC_XPULP_SCALAR(7, x11, x11, x1)
+#define TRAINC_XPULP_STORE_ROW(a, b, c, d) \
+    TRAINC_XPULP_SWI(a, 4, x13) TRAINC_XPULP_SWI(b, 4, x13) TRAINC_XPULP_SWI(c, 4, x13) \
+    TRAINC_XPULP_SW(d, x14, x13) TRAINC_XPULP_LARGEST(a) TRAINC_XPULP_LARGEST(b) \
+    TRAINC_XPULP_LARGEST(c)
+    register int32_t x10 __asm__("x10") = last - first;
+    register uint32_t x11 __asm__("x11") = 0;
+    register const struct trainc_xpulp_eights *x12 __asm__("x12") = &eights;
+    register int32_t *x13 __asm__("x13") = work->sums + 4 * first;
+    register int32_t x14 __asm__("x14") = sums_stride - 12;
+    register const int8_t *x15 __asm__("x15") = work->lanes.from + 4 * first;
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 10, 8)
+        "lw x5, 8(x12)\n\tlw x6, 12(x12)\n\tlw x9, 20(x12)\n\tlw x30, 24(x12)\n\t"
+        TRAINC_XPULP_LW(x22, x5, x15) TRAINC_XPULP_LW(x24, x5, x15)
+        TRAINC_XPULP_LW(x25, x5, x15) TRAINC_XPULP_LW(x26, x5, x15)
+        TRAINC_XPULP_LW(x23, x5, x15) TRAINC_XPULP_LW(x27, x5, x15)
+        TRAINC_XPULP_LW(x28, x5, x15) TRAINC_XPULP_LW(x29, x5, x15)
+        "lw x31, 28(x12)\n\tadd x15, x15, x6\n\tlw x10, 0(x12)\n\t"
+        TRAINC_XPULP_TURN_FOUR(x16, x18, x20, x22, x24, x25, x26)
+        TRAINC_XPULP_TURN_FOUR(x17, x19, x21, x23, x27, x28, x29)
+        "lw x1, 4(x12)\n\tnop\n\t" TRAINC_XPULP_LOOP(0, 1, 9)
+        TRAINC_XPULP_LWI(x28, 4, x10) TRAINC_XPULP_LWI(x29, 4, x10)
+        TRAINC_XPULP_LWI(x30, 4, x10) TRAINC_XPULP_LWI(x31, 4, x10)
+        TRAINC_XPULP_BY_FOUR(TRAINC_XPULP_DOT, x24, x25, x26, x27, x28, x16, x18, x20, x22)
+        TRAINC_XPULP_BY_FOUR(TRAINC_XPULP_DOT, x5, x6, x7, x9, x30, x16, x18, x20, x22)
+        TRAINC_XPULP_BY_FOUR(TRAINC_XPULP_SDOT, x24, x25, x26, x27, x29, x17, x19, x21, x23)
+        TRAINC_XPULP_BY_FOUR(TRAINC_XPULP_SDOT, x5, x6, x7, x9, x31, x17, x19, x21, x23)
+        TRAINC_XPULP_STORE_ROW(x24, x25, x26, x27) TRAINC_XPULP_LARGEST(x27)
+        TRAINC_XPULP_STORE_ROW(x5, x6, x7, x9) TRAINC_XPULP_SCALAR(0, x1, x9, x0)
+        "9: " TRAINC_XPULP_SCALAR(7, x11, x11, x1)
+        "lw x5, 16(x12)\n\tnop\n\t8: add x13, x13, x5\n\t.option pop"
+        : "+r"(x10), "+r"(x11), "+r"(x13), "+r"(x15) : "r"(x12), "r"(x14)
+        : "x1", "x5", "x6", "x7", "x9", "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24",
+          "x25", "x26", "x27", "x28", "x29", "x30", "x31", "memory");
+#undef TRAINC_XPULP_TURN_FOUR
+#undef TRAINC_XPULP_BY_FOUR
+#undef TRAINC_XPULP_LARGEST
+#undef TRAINC_XPULP_STORE_ROW
+    return x11;
+}
+#endif
 
 /* Some pieces of tiles of lanes that are packed already. */
 static inline void trainc_xpulp_multiply_pieces(void *context, int32_t begin, int32_t end)
@@ -906,11 +977,23 @@ static inline void trainc_xpulp_multiply_pieces(void *context, int32_t begin, in
 static inline void trainc_xpulp_multiply_parts(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_product *const work = (const struct trainc_xpulp_product *)context;
+#if defined(TRAINC_XPULP_INSN)
+    const int32_t eights = work->lanes.kind == TRAINC_XPULP_COLUMNS && work->lanes.length == 8
+        && work->adds == 0 && (work->row_count & 1) == 0;
+#endif
     for (int32_t part = begin; part < end; part++) {
         int8_t *const packed = work->lanes.kind == TRAINC_XPULP_IN_PLACE
             ? 0 : work->packed + 4 * part * work->lanes.bytes;
-        const int32_t first = part * work->lane_tiles / work->parts;
+        int32_t first = part * work->lane_tiles / work->parts;
         const int32_t last = (part + 1) * work->lane_tiles / work->parts;
+#if defined(TRAINC_XPULP_INSN)
+        const int32_t whole = trainc_minimum32(last, work->lanes.count >> 2);
+        if (eights && first < whole) {
+            const uint32_t largest = trainc_xpulp_multiply_eights(work, first, whole);
+            work->largest[first] = trainc_xpulp_maxu(work->largest[first], largest);
+            first = whole;
+        }
+#endif
         for (int32_t n = first; n < last; n++) {
             if (packed != 0) {
                 trainc_xpulp_pack(&work->lanes, n, packed);

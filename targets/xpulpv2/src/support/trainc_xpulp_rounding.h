@@ -4,14 +4,14 @@
 
 #include "trainc_xpulp_products.h"
 
-/* The bits of all magnitudes. */
-static inline uint32_t trainc_xpulp_bits(const uint32_t *bits, int32_t count)
+/* The largest of some magnitudes. */
+static inline uint32_t trainc_xpulp_largest_of(const uint32_t *magnitudes, int32_t count)
 {
-    uint32_t all = 0;
+    uint32_t largest = 0;
     for (int32_t i = 0; i < count; i++) {
-        all |= bits[i];
+        largest = trainc_xpulp_maxu(largest, magnitudes[i]);
     }
-    return all;
+    return largest;
 }
 
 /* A right shift of sums and the range of its results: low to 127. */
@@ -22,8 +22,9 @@ struct trainc_xpulp_rounding {
     uint32_t unit;
     int32_t half, odd;
     uint32_t low_mask, high_mask;
-    /* Whether shifted magnitudes are known to have at most 7 bits. */
-    int32_t fits;
+    /* Whether shifted magnitudes are known to have at most 7 bits, and to have these when they are
+     * rounded, too. */
+    int32_t fits, stays;
 };
 
 /* For a shift by any amount from 0 on: from 64 bits on, all is as it is by 64. */
@@ -38,6 +39,7 @@ static inline struct trainc_xpulp_rounding trainc_xpulp_rounding(int64_t amount,
     r.low_mask = r.half < 32 ? (UINT32_C(1) << r.half) - 1 : UINT32_MAX;
     r.high_mask = r.shift - r.half < 32 ? (UINT32_C(1) << (r.shift - r.half)) - 1 : UINT32_MAX;
     r.fits = 0;
+    r.stays = 0;
     return r;
 }
 
@@ -50,15 +52,17 @@ static inline struct trainc_xpulp_rounding trainc_xpulp_rounding_of(int64_t amou
     return r;
 }
 
-/* Of sums of products, the bits of all of whose magnitudes are given: to magnitudes of so many bits,
- * and the exponent of the results. */
-static inline struct trainc_xpulp_rounding trainc_xpulp_narrowed(uint32_t magnitudes, int32_t bits,
+/* Of sums of products whose largest magnitude is given: to magnitudes of so many bits, and the
+ * exponent of the results. */
+static inline struct trainc_xpulp_rounding trainc_xpulp_narrowed(uint32_t largest, int32_t bits,
     int32_t low, const int32_t *x0_exponent, const int32_t *x1_exponent, int32_t *y_exponent)
 {
-    const int64_t width = 32 - trainc_leading_zeros((int32_t)magnitudes);
+    const int64_t width = 32 - trainc_leading_zeros((int32_t)largest);
     const int64_t shift = trainc_maximum64(width - bits, 0);
     y_exponent[0] = trainc_add32(trainc_add32(x0_exponent[0], x1_exponent[0]), (int32_t)shift);
-    return trainc_xpulp_rounding_of(shift, low, width);
+    struct trainc_xpulp_rounding r = trainc_xpulp_rounding_of(shift, low, width);
+    r.stays = r.shift < 32 && (largest + r.unit) >> r.shift <= 127;
+    return r;
 }
 
 /* For a shift by less than 32 bits: from the lower half of what is shifted out to the upper one, as a
@@ -178,11 +182,18 @@ static inline void trainc_xpulp_store_sums(void *context, int32_t begin, int32_t
     register int32_t x15 __asm__("x15") = (r)->shift
 
 /* Half a unit is added by the shift itself, below zero one less: 19 instructions. Clamped before,
- * to 127 units, nothing exceeds 32 bits. Of non-negative results: 15 instructions. */
+ * to 127 units, nothing exceeds 32 bits. Of non-negative results, or where none has to be clamped: 15
+ * instructions; where both is so, 12, as a tie below zero does not count. */
 static inline void trainc_xpulp_quads_half_away(const int32_t *from, int8_t *to, int32_t quads,
     const struct trainc_xpulp_rounding *r)
 {
     TRAINC_XPULP_QUADS_OF(from, to, quads, UINT32_C(127) << r->shift, r);
+    if (r->low == 0 && r->stays) {
+        TRAINC_XPULP_QUADS(TRAINC_XPULP_ADD_ROUND(x5, x0, x15) TRAINC_XPULP_ADD_ROUND(x6, x0, x15)
+            TRAINC_XPULP_ADD_ROUND(x7, x0, x15) TRAINC_XPULP_ADD_ROUND(x28, x0, x15)
+            TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) TRAINC_XPULP_PV(5, 0x18, x5, x5, x0), "r"(x15));
+        return;
+    }
     if (r->low == 0) {
         TRAINC_XPULP_QUADS(TRAINC_XPULP_CLIPU(x5, x5, x13) TRAINC_XPULP_CLIPU(x6, x6, x13)
             TRAINC_XPULP_CLIPU(x7, x7, x13) TRAINC_XPULP_CLIPU(x28, x28, x13)
@@ -191,12 +202,19 @@ static inline void trainc_xpulp_quads_half_away(const int32_t *from, int8_t *to,
             TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28), "r"(x15));
         return;
     }
+#define TRAINC_XPULP_QUAD_AWAY \
+    "srai x29, x5, 31\n\tsrai x30, x6, 31\n\tsrai x31, x7, 31\n\tsrai x9, x28, 31\n\t" \
+    TRAINC_XPULP_ADD_ROUND(x5, x29, x15) TRAINC_XPULP_ADD_ROUND(x6, x30, x15) \
+    TRAINC_XPULP_ADD_ROUND(x7, x31, x15) TRAINC_XPULP_ADD_ROUND(x28, x9, x15) \
+    TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28)
+    if (r->stays) {
+        TRAINC_XPULP_QUADS(TRAINC_XPULP_QUAD_AWAY, "r"(x15));
+        return;
+    }
     TRAINC_XPULP_QUADS(TRAINC_XPULP_CLIPR(x5, x5, x13) TRAINC_XPULP_CLIPR(x6, x6, x13)
-        TRAINC_XPULP_CLIPR(x7, x7, x13) TRAINC_XPULP_CLIPR(x28, x28, x13)
-        "srai x29, x5, 31\n\tsrai x30, x6, 31\n\tsrai x31, x7, 31\n\tsrai x9, x28, 31\n\t"
-        TRAINC_XPULP_ADD_ROUND(x5, x29, x15) TRAINC_XPULP_ADD_ROUND(x6, x30, x15)
-        TRAINC_XPULP_ADD_ROUND(x7, x31, x15) TRAINC_XPULP_ADD_ROUND(x28, x9, x15)
-        TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28), "r"(x15));
+        TRAINC_XPULP_CLIPR(x7, x7, x13) TRAINC_XPULP_CLIPR(x28, x28, x13) TRAINC_XPULP_QUAD_AWAY,
+        "r"(x15));
+#undef TRAINC_XPULP_QUAD_AWAY
 }
 
 /* Magnitudes of x5, x6, x7 and x28 in x29, x30, x31 and x9; the former become their upper bytes, in

@@ -37,8 +37,8 @@ struct trainc_xpulp_shifted {
     int32_t sums_stride;
     /* Of a tap's outputs, as many fours each. */
     int32_t pieces;
-    /* The bits of the sums' magnitudes, by four channels, taps and pieces. */
-    uint32_t *bits;
+    /* The largest of the sums' magnitudes, by four channels, taps and pieces. */
+    uint32_t *largest;
 };
 
 /* Some copies, where what lies outside of the operand is zero already. */
@@ -129,13 +129,13 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_shifted(void *context, int
         tile.sums = work->sums + 4 * (first * work->channels + four) * taps + tap;
         tile.apart = 4 * taps;
         tile.sums_stride = 4 * (work->channels - 4) * taps;
-        tile.bits = 0;
+        tile.largest = 0;
         if (work->adds) {
             trainc_xpulp_add_tiles_apart(&tile, each);
         } else {
             trainc_xpulp_multiply_tiles_apart(&tile, each);
         }
-        work->bits[n] = (work->adds ? 0 : work->bits[n]) | tile.bits;
+        work->largest[n] = trainc_xpulp_maxu(work->adds ? 0 : work->largest[n], tile.largest);
         if (++piece == pieces) {
             piece = 0;
             if (++tap == taps) {
@@ -177,7 +177,7 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_listed(void *context, int3
         tile.sums = work->sums + 4 * first * work->sums_stride + lanes->to;
         tile.apart = 4 * lanes->apart;
         tile.sums_stride = 4 * work->sums_stride - 4 * tile.apart;
-        tile.bits = 0;
+        tile.largest = 0;
         const int32_t pair = (work->outputs & 2) != 0 && n % pieces == pieces - 1;
         if (work->adds) {
             trainc_xpulp_add_tiles_apart(&tile, each);
@@ -190,7 +190,7 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_listed(void *context, int3
                 trainc_xpulp_multiply_pairs_apart(&tile, 1);
             }
         }
-        work->bits[n] = (work->adds ? 0 : work->bits[n]) | tile.bits;
+        work->largest[n] = trainc_xpulp_maxu(work->adds ? 0 : work->largest[n], tile.largest);
     }
 }
 

@@ -139,8 +139,8 @@ struct trainc_xpulp_strips {
     /* [images][rows][lines][columns] */
     int32_t *sums;
     int32_t sums_stride, image_sums;
-    /* The bits of the sums' magnitudes, by parts, or by pieces of lines. */
-    uint32_t *bits;
+    /* The largest of the sums' magnitudes, by parts, or by pieces of lines. */
+    uint32_t *largest;
 };
 
 /* Fills the strip of an image's line, in which columns outside of the operand hold zeros already. */
@@ -217,7 +217,7 @@ static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_multiply_line(const struct trai
     tile.stride = work->right;
     tile.words = work->segment;
     tile.sums_stride = 4 * work->sums_stride;
-    tile.bits = 0;
+    tile.largest = 0;
     tile.skip = 0;
     tile.segments = segments;
     tile.jump = work->jump;
@@ -257,7 +257,7 @@ static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_multiply_line(const struct trai
         }
     }
     if (last != 1 && last != 2) {
-        return tile.bits;
+        return tile.largest;
     }
     tile.rest = 0;
     tile.back = 4 - 3 * work->right;
@@ -285,7 +285,7 @@ static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_multiply_line(const struct trai
         at += 4 * work->right;
         to += 4;
     }
-    return tile.bits;
+    return tile.largest;
 }
 
 /* Some parts of all images' lines. */
@@ -300,8 +300,9 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_strips(void *context, int3
         int32_t image = first / work->lines, line = first - image * work->lines;
         for (int32_t left = (part + 1) * lines / work->parts - first; left > 0; left--) {
             trainc_xpulp_fill_strip(work, image, line, strip);
-            work->bits[part] |= trainc_xpulp_multiply_line(work, strip, 0, 1,
+            const uint32_t largest = trainc_xpulp_multiply_line(work, strip, 0, 1,
                 work->sums + image * work->image_sums + line * work->columns, 0, 0, 0);
+            work->largest[part] = trainc_xpulp_maxu(work->largest[part], largest);
             if (++line == work->lines) {
                 line = 0;
                 image++;
@@ -378,9 +379,10 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_pieces_of_lines(
         }
         sums += line * work->columns;
         if (first < behind) {
-            work->bits[piece] |= trainc_xpulp_multiply_line(work,
+            const uint32_t largest = trainc_xpulp_multiply_line(work,
                 strips + (top + first * work->dilation) * work->bytes, first, behind - first,
                 sums, tile, column, trims);
+            work->largest[piece] = trainc_xpulp_maxu(work->largest[piece], largest);
             continue;
         }
         for (int32_t row = 0; row < work->row_count; row++) {

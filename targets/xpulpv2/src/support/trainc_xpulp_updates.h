@@ -122,15 +122,15 @@ static inline void trainc_xpulp_momentum_words(void *context, int32_t begin, int
         TRAINC_XPULP_SWI(x5, 4, x17) TRAINC_XPULP_STEP_PAIR(x1, x9, x6) \
         "9: " TRAINC_XPULP_SWI(x6, 4, x17) ".option pop" \
         : "+r"(x10), "+r"(x11), "+r"(x12), "+r"(x16), "+r"(x17) \
-        : "r"(x13), "r"(x14), "r"(x15), "r"(x18), "r"(x19), "r"(x20), "r"(x21), "r"(x22), \
-          "r"(x23), "r"(x24), "r"(x25), "r"(x26), "r"(x27) \
+        : "r"(x13), "r"(x14), "r"(x15), "r"(x18), "r"(x19), "r"(x20), "r"(x21), "r"(x23), \
+          "r"(x25), "r"(x26), "r"(x27) \
         : TRAINC_XPULP_DITHER_CLOBBERS)
 
 /* Fours of elements from i on, whose counters have one upper half: 19 to 20 instructions each. */
 static inline void trainc_xpulp_momentum_fours(const struct trainc_xpulp_momentum *work, int32_t i,
     int32_t fours)
 {
-    const uint32_t counter = work->key + (uint32_t)i, first = TRAINC_XPULP_HASH_FIRST;
+    const uint32_t counter = work->key + (uint32_t)i;
     const uint32_t lowest = counter >> 16 & 3;
     const int32_t shift = work->shift;
     /* Of what is shifted by 16, not to exceed 32 bits with what is added. */
@@ -145,14 +145,12 @@ static inline void trainc_xpulp_momentum_fours(const struct trainc_xpulp_momentu
     register int16_t *x17 __asm__("x17") = (int16_t *)work->y + i;
     register int32_t x18 __asm__("x18") = shift > 0 ? shift : -shift;
     register int32_t x19 __asm__("x19") = 32 - shift;
-    register uint32_t x20 __asm__("x20") = first;
+    register uint32_t x20 __asm__("x20") = TRAINC_XPULP_HASH_FIRST;
     register uint32_t x21 __asm__("x21") = TRAINC_XPULP_HASH_SECOND;
-    register uint32_t x22 __asm__("x22") = lowest * first;
     register int32_t x23 __asm__("x23") = -32767;
-    register uint32_t x24 __asm__("x24") = counter >> 16 & ~UINT32_C(3);
-    register uint32_t x25 __asm__("x25") = (lowest ^ 1) * first;
-    register uint32_t x26 __asm__("x26") = (lowest ^ 2) * first;
-    register uint32_t x27 __asm__("x27") = (lowest ^ 3) * first;
+    register uint32_t x25 __asm__("x25") = TRAINC_XPULP_HASH_STEP(lowest, 1);
+    register uint32_t x26 __asm__("x26") = TRAINC_XPULP_HASH_STEP(lowest, 2);
+    register uint32_t x27 __asm__("x27") = TRAINC_XPULP_HASH_STEP(lowest, 3);
     if (shift > 16) {
         TRAINC_XPULP_STEPS(TRAINC_XPULP_STEP_FAR);
     } else if (shift > 0) {
