@@ -98,7 +98,27 @@ impl Engine for DotI8 {
         // SAFETY: the caller's promise, and the machine has AVX-512 and its dot products.
         unsafe {
             by_rows!(
-                rows, dots(a, b, nest, bias, accumulate, c, c_stride);
+                rows, dots(a, b, nest, bias, accumulate, c, c_stride, None);
+                1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24
+            );
+        }
+    }
+
+    unsafe fn measured_tile(
+        rows: usize,
+        a: *const u32,
+        b: *const u32,
+        nest: &Nest,
+        bias: *const i32,
+        accumulate: bool,
+        c: *mut i32,
+        c_stride: usize,
+        largest: &mut Largest,
+    ) {
+        // SAFETY: as above.
+        unsafe {
+            by_rows!(
+                rows, dots(a, b, nest, bias, accumulate, c, c_stride, Some(largest));
                 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24
             );
         }
@@ -285,8 +305,9 @@ fn quad_bias(panel: &[u32], rows: usize, bias: &mut [i32]) {
 }
 
 /// # Safety
-/// As [`Engine::tile`] with `R` rows; the machine has AVX-512 VNNI.
+/// As [`Engine::tile`] with `R` rows, or [`Engine::measured_tile`]; the machine has AVX-512 VNNI.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+#[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 unsafe fn dots<const R: usize>(
     a: *const u32,
     b: *const u32,
@@ -295,6 +316,7 @@ unsafe fn dots<const R: usize>(
     accumulate: bool,
     c: *mut i32,
     c_stride: usize,
+    largest: Option<&mut Largest>,
 ) {
     let mut sums = [_mm512_setzero_si512(); R];
     // SAFETY: every access is one that the caller promises to be in bounds.
@@ -323,6 +345,14 @@ unsafe fn dots<const R: usize>(
         }
         for (r, &sum) in sums.iter().enumerate() {
             _mm512_storeu_si512(c.add(r * c_stride).cast(), sum);
+        }
+        // Of the registers: rows that lie a power of two apart share lines of the nearest cache, which may have left it.
+        if let Some(Largest(lanes)) = largest {
+            let mut most = _mm512_loadu_si512(lanes.as_ptr().cast());
+            for &sum in &sums {
+                most = _mm512_max_epu32(most, _mm512_abs_epi32(sum));
+            }
+            _mm512_storeu_si512(lanes.as_mut_ptr().cast(), most);
         }
     }
 }

@@ -323,9 +323,12 @@ fn run<E: Engine>(
                 let start = if keeps { first - images.start } else { 0 };
                 let out = &mut out[start * image..][..count * image];
                 let (mut panels, mut biases) = (panels, biases);
+                // All in one go: positions that no tap reaches lie a stride apart.
+                if planned().any(|(_, plan)| plan.depth == 0) {
+                    out.fill(E::Sum::default());
+                }
                 for (sweep, plan) in planned() {
                     if plan.depth == 0 {
-                        clear::<E>(&sweep, out);
                         continue;
                     }
                     for group in 0..g.groups {
@@ -353,19 +356,6 @@ fn run<E: Engine>(
         found.fetch_max(largest.value(), Ordering::Relaxed);
     });
     found.into_inner()
-}
-
-/// Zeroes the positions of a sweep that no tap reaches.
-fn clear<E: Engine>(sweep: &Sweep, out: &mut [E::Sum]) {
-    for plane in out.chunks_exact_mut(sweep.out_height * sweep.out_width) {
-        for row in 0..sweep.grid_height {
-            let start = (sweep.out_first_row + row * sweep.out_step_height) * sweep.out_width
-                + sweep.out_first_column;
-            for column in 0..sweep.grid_width {
-                plane[start + column * sweep.out_step_width] = E::Sum::default();
-            }
-        }
-    }
 }
 
 /// The weights of one group into panels of rows, which threads share, and what each row's sums start from.

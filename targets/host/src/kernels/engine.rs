@@ -286,6 +286,30 @@ pub(crate) trait Engine: 'static {
         c_stride: usize,
     );
 
+    /// As [`Self::tile`], and folds the magnitudes of what becomes of `c` into `largest`.
+    ///
+    /// # Safety
+    /// Likewise.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    unsafe fn measured_tile(
+        rows: usize,
+        a: *const u32,
+        b: *const u32,
+        nest: &Nest,
+        bias: *const Self::Sum,
+        accumulate: bool,
+        c: *mut Self::Sum,
+        c_stride: usize,
+        largest: &mut Largest,
+    ) {
+        // SAFETY: the caller's promise, by which the sums are this call's, and all written.
+        let sums = unsafe {
+            Self::tile(rows, a, b, nest, bias, accumulate, c, c_stride);
+            core::slice::from_raw_parts(c, (rows - 1) * c_stride + Self::LANES)
+        };
+        Self::fold_max(largest, sums, c_stride, rows, Self::LANES);
+    }
+
     /// Writes sums `step` apart, and nothing between them.
     fn spread(sums: &[Self::Sum], step: usize, out: &mut [Self::Sum]) {
         super::pack::spread(sums, step, out);

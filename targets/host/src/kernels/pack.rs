@@ -90,6 +90,9 @@ pub(crate) fn gather(
             (1, 8..) => copy_runs::<8>(source, offsets, runs, lanes, out),
             (1, 3..) => copy_runs::<4>(source, offsets, runs, lanes, out),
             (1, 2) => copy_runs::<2>(source, offsets, runs, lanes, out),
+            (2, 16..) => copy_every_other::<16>(source, offsets, runs, lanes, out),
+            (2, 8..) => copy_every_other::<8>(source, offsets, runs, lanes, out),
+            (2, 3..) => copy_every_other::<4>(source, offsets, runs, lanes, out),
             _ => copy_spaced(source, offsets, runs, step, lanes, out),
         }
     }
@@ -118,6 +121,35 @@ unsafe fn copy_runs<const CHUNK: usize>(
                     let to = out.as_mut_ptr().add(k * lanes + run.lane + done);
                     let chunk = from.cast::<[u32; CHUNK]>().read_unaligned();
                     to.cast::<[u32; CHUNK]>().write_unaligned(chunk);
+                }
+                done += CHUNK;
+            }
+        }
+    }
+}
+
+/// [`copy_runs`] of every other unit.
+///
+/// # Safety
+/// `source` holds every run with up to twice `CHUNK` more units, `out` with up to `CHUNK`.
+#[inline(always)]
+unsafe fn copy_every_other<const CHUNK: usize>(
+    source: &[u32],
+    offsets: &[usize],
+    runs: &[Run],
+    lanes: usize,
+    out: &mut [u32],
+) {
+    for (k, &offset) in offsets.iter().enumerate() {
+        for run in runs {
+            let mut done = 0;
+            while done < run.length {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let from = source.as_ptr().add(offset + run.source + 2 * done);
+                    let to = out.as_mut_ptr().add(k * lanes + run.lane + done);
+                    let pairs = from.cast::<[[u32; 2]; CHUNK]>().read_unaligned();
+                    to.cast::<[u32; CHUNK]>().write_unaligned(pairs.map(|[unit, _]| unit));
                 }
                 done += CHUNK;
             }

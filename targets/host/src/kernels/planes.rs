@@ -20,6 +20,10 @@ const RUN: usize = 1024;
 /// Elements of a plane below which coefficients lie beside each element of an image.
 const SHORT: usize = 32;
 
+/// Elements that are looked at once more without leaving the caches: where there are more, how sums are rounded is guessed from the
+/// last step.
+const NEAR: usize = 512 * 1024;
+
 /// Codes whose products i32 holds the sum of.
 const STRETCH: usize = 1 << 16;
 
@@ -173,6 +177,11 @@ impl Lines {
             all(Some(&exact), false);
             return exact;
         }
+        if self.line == Line::Norm && self.planes.space >= SHORT && self.planes.elements() <= NEAR {
+            let exact = narrow(self.largest(codes.0, coefficients));
+            all(Some(&exact), false);
+            return exact;
+        }
         let guess = hint.and_then(Hint::last).map(narrow);
         let largest = all(guess.as_ref(), true);
         if let Some(hint) = hint {
@@ -183,6 +192,36 @@ impl Lines {
             all(Some(&exact), false);
         }
         exact
+    }
+
+    /// The largest magnitude of sums by one code each: they ascend or descend with it, so that those of a plane's least and greatest code
+    /// are the outermost.
+    fn largest(&self, x: &[i8], coefficients: Coefficients<'_>) -> u32 {
+        let Planes { batch, channels, space } = self.planes;
+        let planes = batch * channels;
+        if planes == 0 {
+            return 0;
+        }
+        let count = threads::parts(DIRECT * self.planes.elements(), planes);
+        let largest = AtomicU32::new(0);
+        threads::run(count, &|index| {
+            let own = threads::piece(planes, 1, count, index);
+            let x = &x[own.start * space..own.end * space];
+            let (first, coefficients, mut most) = (own.start % channels, &coefficients, 0);
+            let (all, most_here) = (&self.planes, &mut most);
+            on_features!(
+                active_path(),
+                outermost(
+                    all: &Planes,
+                    x: &[i8],
+                    first: usize,
+                    coefficients: &Coefficients<'_>,
+                    most_here: &mut u32,
+                )
+            );
+            largest.fetch_max(most, Ordering::Relaxed);
+        });
+        largest.into_inner()
     }
 
     /// The largest magnitude of the sums, if it is asked for, and their bytes where it is known how they are rounded.
@@ -265,6 +304,30 @@ impl Lines {
     }
 }
 
+/// The largest magnitude of sums by one code each, of planes from channel `first` on.
+#[inline(always)]
+fn outermost(
+    planes: &Planes,
+    x: &[i8],
+    first: usize,
+    coefficients: &Coefficients<'_>,
+    most: &mut u32,
+) {
+    let mut channel = first;
+    for plane in x.chunks_exact(planes.space) {
+        let (mut least, mut greatest) = (i8::MAX, i8::MIN);
+        for &code in plane {
+            least = least.min(code);
+            greatest = greatest.max(code);
+        }
+        let (a, r) = (coefficients.x[channel], coefficients.offsets[channel]);
+        for code in [least, greatest] {
+            *most = (*most).max((a * i32::from(code) + r).unsigned_abs());
+        }
+        channel = if channel + 1 == planes.channels { 0 } else { channel + 1 };
+    }
+}
+
 /// Floats times a power of two as integers within a limit, in their own place.
 fn integers(values: &mut [f32], by: i64, limit: i32) -> &mut [i32] {
     let by = by.clamp(-1000, 1000) as i32;
@@ -286,10 +349,19 @@ fn pass(
 ) {
     let (_, length) = lines.units();
     let mut sums = [0i32; RUN];
-    for (unit, out) in (first..).zip(out.chunks_exact_mut(length)) {
+    // Several short units at a time, which are rounded together.
+    let several = (RUN / length.max(1)).max(1);
+    for (number, out) in out.chunks_mut((several * length).max(1)).enumerate() {
+        let unit = first + number * several;
         for (part, out) in out.chunks_mut(RUN).enumerate() {
             let (at, sums) = (part * RUN, &mut sums[..out.len()]);
-            lines.run(codes, all, unit, at, sums);
+            if several == 1 {
+                lines.run(codes, all, unit, at, sums);
+            } else {
+                for (unit, sums) in (unit..).zip(sums.chunks_exact_mut(length)) {
+                    lines.run(codes, all, unit, 0, sums);
+                }
+            }
             if let Some(most) = &mut most {
                 largest_magnitudes(sums, most);
             }
@@ -392,6 +464,7 @@ fn sum_channels(planes: &Planes, a: &[i8], b: &[i8], first: usize, sums: &mut [[
 
 #[cfg(test)]
 mod tests {
+    use super::super::finish::{Rounding, Width};
     use super::*;
 
     /// More of the largest products than i32 holds the sum of, in one image and over images.
@@ -404,6 +477,48 @@ mod tests {
             let count = planes.elements() as i64;
             let expected = [[-128 * count, 128 * 128 * count]];
             assert_eq!(of_channels(&planes, &a, &a, &mut scratch), expected);
+        }
+    }
+
+    /// Codes, and coefficients of each channel.
+    fn operands(planes: &Planes) -> (Vec<i8>, [Vec<i32>; 2]) {
+        let mut state = 5u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 8
+        };
+        let codes = (0..planes.elements()).map(|_| next() as u8 as i8).collect();
+        let factors = (0..planes.channels).map(|_| next() as i32 % (1 << 15) - (1 << 14)).collect();
+        let offsets = (0..planes.channels).map(|_| next() as i32 % (1 << 20) - (1 << 19)).collect();
+        (codes, [factors, offsets])
+    }
+
+    /// The outermost sums are those of a plane's outermost codes, and units that are rounded together are rounded as each by itself.
+    #[test]
+    fn sums_by_one_code() {
+        for (batch, channels, space) in [(1, 1, 32), (3, 5, 32), (2, 7, 100), (2, 3, 1500)] {
+            let planes = Planes { batch, channels, space };
+            let lines = Lines { planes, line: Line::Norm };
+            let (x, [factors, offsets]) = operands(&planes);
+            let coefficients =
+                Coefficients { x: &factors, dy: None, offsets: &offsets, beside: false };
+            let sum = |i: usize| {
+                let channel = i / space % channels;
+                factors[channel] * i32::from(x[i]) + offsets[channel]
+            };
+            let sums: Vec<i32> = (0..planes.elements()).map(sum).collect();
+            let most = sums.iter().map(|sum| sum.unsigned_abs()).max().expect("some");
+            assert_eq!(lines.largest(&x, coefficients), most, "{planes:?}");
+            for rounding in [Rounding::PseudoStochastic, Rounding::Stochastic { stream: 3 }] {
+                let finish = Finish { width: Width::Sums(7), rounding, low: -127 };
+                let run = || [1, 2, 3];
+                let narrow = finish.narrow(|| most, Further::None, run);
+                let mut expected = vec![0; sums.len()];
+                narrow.round_here(&sums, 0, &mut expected);
+                let mut found = vec![1; sums.len()];
+                lines.bytes((&x, None), coefficients, &finish, run, &mut found, None);
+                assert_eq!(found, expected, "{planes:?} {rounding:?}");
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Where the tiles of a sweep go: rows are channels of the output, lanes runs of its positions.
 
+use core::mem::MaybeUninit;
+
 use super::engine::{Engine, Largest, Nest, Run};
 
 /// Most sums of a tile, over all engines.
@@ -59,27 +61,27 @@ impl Target {
         if self.step == 1 && store.runs.len() == 1 && store.count == E::LANES {
             let start = store.runs[0].source + self.row * self.plane;
             let target = &mut out[start..][..(rows - 1) * self.plane + E::LANES];
+            let (a, bias, target) = (a.as_ptr(), bias.as_ptr(), target.as_mut_ptr());
+            let (adds, plane) = (self.accumulate, self.plane);
             // SAFETY: the assertions give the operands their lengths; `target` is borrowed whole.
             unsafe {
-                E::tile(
-                    rows,
-                    a.as_ptr(),
-                    b,
-                    nest,
-                    bias.as_ptr(),
-                    self.accumulate,
-                    target.as_mut_ptr(),
-                    self.plane,
-                );
-            }
-            if self.last {
-                E::fold_max(largest, target, self.plane, rows, E::LANES);
+                if self.last {
+                    E::measured_tile(rows, a, b, nest, bias, adds, target, plane, largest);
+                } else {
+                    E::tile(rows, a, b, nest, bias, adds, target, plane);
+                }
             }
             return;
         }
-        let mut sums = [E::Sum::default(); TILE_SUMS];
+        let mut room = MaybeUninit::<[E::Sum; TILE_SUMS]>::uninit();
+        let target = room.as_mut_ptr().cast::<E::Sum>();
         if self.accumulate {
-            for (r, sums) in sums.chunks_exact_mut(E::LANES).take(rows).enumerate() {
+            // SAFETY: a tile fits TILE_SUMS; sums of zero bytes are zeros.
+            let sums = unsafe {
+                core::ptr::write_bytes(target, 0, rows * E::LANES);
+                core::slice::from_raw_parts_mut(target, rows * E::LANES)
+            };
+            for (r, sums) in sums.chunks_exact_mut(E::LANES).enumerate() {
                 for run in store.runs {
                     let from = &out[run.source + (self.row + r) * self.plane..];
                     for i in 0..run.length {
@@ -88,23 +90,21 @@ impl Target {
                 }
             }
         }
-        // SAFETY: the assertions give the operands their lengths; a tile fits TILE_SUMS.
-        unsafe {
-            E::tile(
-                rows,
-                a.as_ptr(),
-                b,
-                nest,
-                bias.as_ptr(),
-                self.accumulate,
-                sums.as_mut_ptr(),
-                E::LANES,
-            );
+        let (a, bias, adds) = (a.as_ptr(), bias.as_ptr(), self.accumulate);
+        let measures = self.last && store.count == E::LANES;
+        // SAFETY: the assertions give the operands their lengths; a tile fits TILE_SUMS, and writes all of its sums.
+        let sums = unsafe {
+            if measures {
+                E::measured_tile(rows, a, b, nest, bias, adds, target, E::LANES, largest);
+            } else {
+                E::tile(rows, a, b, nest, bias, adds, target, E::LANES);
+            }
+            core::slice::from_raw_parts(target, rows * E::LANES)
+        };
+        if self.last && !measures {
+            E::fold_max(largest, sums, E::LANES, rows, store.count);
         }
-        if self.last {
-            E::fold_max(largest, &sums, E::LANES, rows, store.count);
-        }
-        for (r, sums) in sums.chunks_exact(E::LANES).take(rows).enumerate() {
+        for (r, sums) in sums.chunks_exact(E::LANES).enumerate() {
             for run in store.runs {
                 let to = &mut out[run.source + (self.row + r) * self.plane..];
                 if self.step == 1 {

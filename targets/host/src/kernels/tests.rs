@@ -639,6 +639,24 @@ fn panics_reach_the_caller() {
     }
 }
 
+/// Calls that follow each other at once, and after rests in which threads go to sleep.
+#[test]
+fn calls_wake_who_sleeps() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    for round in 0..300usize {
+        std::thread::sleep(std::time::Duration::from_micros(round as u64 % 5 * 30));
+        let sum = AtomicUsize::new(0);
+        super::threads::run(3, &|index| {
+            // The caller sleeps, too.
+            if (round + index).is_multiple_of(7) {
+                std::thread::sleep(std::time::Duration::from_micros(120));
+            }
+            sum.fetch_add(index + round, Ordering::Relaxed);
+        });
+        assert_eq!(sum.into_inner(), 3 + 3 * round);
+    }
+}
+
 #[test]
 fn pieces_cover_everything_once() {
     for units in [0, 1, 11, 12, 13, 100] {

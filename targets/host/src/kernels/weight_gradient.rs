@@ -246,7 +246,9 @@ pub(crate) fn weight_gradient<E: Engine>(
         return 0;
     }
     let (rows, channels) = (g.group_out_channels(), g.group_in_channels());
-    let share = Share::new::<E>(g, threads::parts(g.multiplications() / g.groups, MOST_PARTS));
+    // What each thread reads it repacks, whoever wrote it: small products are not worth that.
+    let work = g.multiplications() / g.groups / 2;
+    let share = Share::new::<E>(g, threads::parts(work, MOST_PARTS));
     let piece_of_rows = |index| threads::piece(rows, 1, share.rows, index);
     let piece_of_channels = |index| threads::piece(channels, E::LANES, share.channels, index);
     let mut most = 0;
