@@ -51,7 +51,8 @@ fn activation(g: &mut Graph, name: &str, x: ValueId) -> ValueId {
             n(g, Mul {}.into(), &[gate, x])
         }
         "gelu" => {
-            let (root, one, half) = (number(g, 1.414_213_5), number(g, 1.0), number(g, 0.5));
+            let (root, one, half) =
+                (number(g, std::f32::consts::SQRT_2), number(g, 1.0), number(g, 0.5));
             let scaled = n(g, Div {}.into(), &[x, root]);
             let erf = n(g, Erf {}.into(), &[scaled]);
             let sum = n(g, Add {}.into(), &[erf, one]);

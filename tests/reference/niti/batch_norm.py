@@ -46,7 +46,7 @@ def _width(vector):
     return int(exponent) - (mantissa == 0.5)
 
 
-def _sums(terms, offset):
+def sums(terms, offset):
     """(int sums, exponent) of codes by factors, [(codes, exponent, factors)], and what is added."""
     s = max([e + _width(a) - 15 for _, e, a in terms] + [_width(offset) - 30])
     total = _stretched(np.rint(np.ldexp(offset, -s)).astype(np.int64), terms[0][0])
@@ -63,23 +63,23 @@ def _mix(x):
     return x ^ (x >> 16)
 
 
-def requantize_stochastic(sums, e, seed, step, stream):
+def requantize_stochastic(x, e, seed, step, stream):
     """8 bits of sums: (x + u) / 2^s, rounded down, u the upper s bits of a word for each element."""
-    s = max(int(np.abs(sums).max()).bit_length() - 7, 0)
+    s = max(int(np.abs(x).max()).bit_length() - 7, 0)
     key = int(niti.uniform_bits(seed, step, stream, 1, 32)[0])
-    words = _mix((key + np.arange(sums.size, dtype=np.uint64)) % 2**32).astype(np.int64).reshape(sums.shape)
-    return np.clip((sums + (words >> (32 - s))) >> s, -127, 127).astype(np.int8), e + s
+    words = _mix((key + np.arange(x.size, dtype=np.uint64)) % 2**32).astype(np.int64).reshape(x.shape)
+    return np.clip((x + (words >> (32 - s))) >> s, -127, 127).astype(np.int8), e + s
 
 
 def forward(q, e, scale, bias, epsilon):
     """The normalized codes, and mean and variance."""
     mean, variance = statistics(q, e)
     slope = scale * inverse_deviation(variance, epsilon)
-    return niti.requantize(*_sums([(q, e, slope)], bias - mean * slope)), (mean, variance)
+    return niti.requantize(*sums([(q, e, slope)], bias - mean * slope)), (mean, variance)
 
 
-def backward(q, e, error, e_error, scale, moments, epsilon, draw):
-    """The error of the codes, and the gradients of scale and bias; `draw` is seed, step and stream."""
+def error_sums(q, e, error, e_error, scale, moments, epsilon):
+    """The error of the codes as sums with an exponent, and the gradients of scale and bias."""
     mean, variance = moments
     inverse = inverse_deviation(variance, epsilon)
     errors, codes = _by_channel(error), _by_channel(q)
@@ -90,8 +90,13 @@ def backward(q, e, error, e_error, scale, moments, epsilon, draw):
     share = slope / F(codes.shape[1])
     turn = -(share * dscale * inverse)
     offset = -(share * dbias) - turn * mean
-    back = requantize_stochastic(*_sums([(error, e_error, slope), (q, e, turn)], offset), *draw)
-    return back, dscale, dbias
+    return sums([(error, e_error, slope), (q, e, turn)], offset), dscale, dbias
+
+
+def backward(q, e, error, e_error, scale, moments, epsilon, draw):
+    """The error of the codes in 8 bits, and the gradients of scale and bias; `draw` is seed, step and stream."""
+    back, dscale, dbias = error_sums(q, e, error, e_error, scale, moments, epsilon)
+    return requantize_stochastic(*back, *draw), dscale, dbias
 
 
 def update(w, gradient, bits):

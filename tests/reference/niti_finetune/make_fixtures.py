@@ -42,6 +42,19 @@ def cases():
         net.conv("project", "relu2", 5, (1, 1), bias=False), net.norm("norm3", "project"), net.add("sum", "clip1", "norm3"),
         net.pool("avgpool", "average", "sum", (4, 4), (4, 4)), net.flatten("flat", "average"),
         net.linear("fc", "flat", CLASSES)], (3, 1, 8, 8), 1.0, 2**32 + 5, (0.0078125, 0.012, 0.1))
+    # Batch normalizations by integers, and hard swishes by tables: of sums, and of an activation that two others read.
+    yield ("integers", [
+        net.conv("stem", net.INPUT, 5, (3, 3), pads=(1, 1, 1, 1), bias=False), net.norm("norm1", "stem"), net.hardswish("swish1", "norm1"),
+        net.conv("depthwise", "swish1", 5, (3, 3), pads=(1, 1, 1, 1), groups=5, bias=False), net.norm("norm2", "depthwise"),
+        net.relu("relu2", "norm2"),
+        net.conv("project", "relu2", 5, (1, 1), bias=False), net.norm("norm3", "project"), net.add("sum", "swish1", "norm3"),
+        net.hardswish("swish2", "sum"),
+        net.pool("avgpool", "average", "swish2", (4, 4), (4, 4)), net.flatten("flat", "average"),
+        net.linear("fc", "flat", CLASSES)], (8, 1, 8, 8), 1.0, 11, (0.0078125, 0.012, 0.1))
+
+
+# Whose batch normalizations are in FP32 (`norm=0`).
+IN_FLOAT = ("normalized",)
 
 
 def trained(rng, shapes):
@@ -82,7 +95,7 @@ def onnx_model(name, nodes, shape, parameters):
                 constants.append(numpy_helper.from_array(np.array(node[bound], np.float32), inputs[-1]))
         kind = {"conv": "Conv", "linear": "Gemm", "relu": "Relu", "clip": "Clip", "maxpool": "MaxPool",
                 "avgpool": "AveragePool", "flatten": "Flatten", "add": "Add",
-                "norm": "BatchNormalization"}[op]
+                "norm": "BatchNormalization", "hardswish": "HardSwish"}[op]
         written.append(helper.make_node(kind, inputs, outputs, name=node["name"], **attributes))
     initializers = [numpy_helper.from_array(v, k) for k, v in parameters.items()] + constants
     graph = helper.make_graph(
@@ -98,7 +111,7 @@ def train(name, nodes, shape, scale, seed, rates):
     rng = np.random.default_rng([seed & 0xFFFFFFFF, seed >> 32])
     shapes, _ = net.parameter_shapes(nodes, shape)
     parameters = trained(rng, shapes)
-    model = net.Network(nodes, parameters)
+    model = net.Network(nodes, parameters, name not in IN_FLOAT)
     steps, exponents = len(rates), {}
     arrays = {"images": (rng.normal(0.2, 1, (steps, *shape)) * scale).astype(np.float32),
               "labels": rng.integers(0, CLASSES, (steps, shape[0])).astype(np.int32),
@@ -110,7 +123,7 @@ def train(name, nodes, shape, scale, seed, rates):
     def kept(key, q, e, element):
         arrays.setdefault(key, []).append(q.astype({"i8": "i1", "u8": "u1", "i16": "i2", "i32": "i4", "f32": "f4"}[element]))
         if e is not None:
-            exponents.setdefault(key, []).append(e)
+            exponents.setdefault(key, []).append(int(e))
 
     def keep_state():
         for parameter, q in model.state.items():

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 import operations as ops
+import batch_norm  # tests/reference/niti, where `operations` looks, too
 
 INPUT = "images"
 LOSS = "loss"
@@ -79,6 +80,15 @@ class Step:
             bias = self.net.state[name + ".bias"].reshape((1, -1) + (1,) * (y.ndim - 2))
             return Value(*ops.accumulate_bias(y, ex + ew, bias, BIAS_EXPONENT), "i32")
         value = self.values[source]
+        if op == "norm" and self.net.integer_norm:
+            q, e, _ = self.narrowed(source)
+            state = {kind: self.net.state[f"{name}.{kind}"] for kind in NORM}
+            mean, variance = state["running_mean"], state["running_var"]
+            if self.run:
+                mean, variance = batch_norm.statistics(q, e)
+                self.statistics[name] = ((q, e), mean, variance)
+            slope = state["weight"] * batch_norm.inverse_deviation(variance, EPSILON)
+            return Value(*batch_norm.sums([(q, e, slope)], state["bias"] - mean * slope), "i32")
         if op == "norm":
             x = floated(value)
             state = {kind: self.net.state[f"{name}.{kind}"] for kind in NORM}
@@ -90,6 +100,8 @@ class Step:
         if op in ("relu", "clip") and value.element == "f32":
             bounded = value.q if op == "relu" else ops.clip_float(value.q, node["low"], node["high"])
             return Value(*ops.quantize_unsigned_float(bounded), "u8")
+        if op == "hardswish":
+            return Value(*self.looked_up(source, hard_swish), "i8")
         if op == "relu":
             return Value(*ops.quantize_unsigned(value.q, value.e), "u8")
         if op == "clip":
@@ -107,6 +119,16 @@ class Step:
         if op == "flatten":
             return Value(value.q.reshape(len(value.q), -1), value.e, value.element)
         raise ValueError(op)
+
+    def looked_up(self, source, function):
+        """A function of each element of an activation in 8 bits, rounded beside the largest of its results."""
+        q, e, element = self.narrowed(source)
+        codes = np.arange(*((-128, 128) if element == "i8" else (0, 256)))
+        entry = q.astype(np.int64) - codes[0]
+        table = function(ops.dequantize(codes, e))
+        table[np.setdiff1d(np.arange(256), entry)] = 0
+        table, e = ops.quantize_exponent(table)
+        return table[entry], e
 
     def backward(self, logits, labels):
         """Gradients of all parameters: (i32 sums, exponent), or (FP32, None)."""
@@ -136,6 +158,12 @@ class Step:
         if op == "flatten":
             shape = self.values[source].q.shape
             return [(Value(error.q.reshape(shape), error.e, error.element), name + "/gradient/reshape")]
+        if op == "norm" and self.net.integer_norm:
+            (q, e), mean, variance = self.statistics[name]
+            sums, *parts = batch_norm.error_sums(
+                q, e, *self.narrowed_error(error, error_name), self.net.state[name + ".weight"], (mean, variance), EPSILON)
+            gradients[name + ".weight"], gradients[name + ".bias"] = ((part, None) for part in parts)
+            return [(Value(*sums, "i32"), name + "/batch_norm_gradient")]
         if op == "norm":
             x, *statistics = self.statistics[name]
             dx, *parts = ops.batch_norm_gradient(x, self.net.state[name + ".weight"], *statistics, floated(error), EPSILON)
@@ -157,6 +185,9 @@ class Step:
                     back = ops.niti.conv_backward_input(dy, w, x.shape, *geometry(node))
             product = name + "/product" if node["bias"] else name
             return [(None if back is None else Value(back, e + ew, "i32"), product + "/gradient_input")]
+        if op == "hardswish":
+            slope, es = self.looked_up(source, hard_swish_slope)
+            return [(Value(dy.astype(np.int64) * slope, e + es, "i32"), source + "/error_sum")]
         if op == "relu":
             # The compiler sees the ReLU's operand in its result: what is positive there passes.
             back, suffix = (ops.relu_gradient(self.values[name].q, dy), e), "/relu_gradient"
@@ -174,14 +205,28 @@ class Step:
         return [(value, name + suffix)]
 
 
+def hard_swish(x):
+    """Each operation rounded, in the order in which ONNX's definition is written out."""
+    return x * np.clip(x * np.float32(1 / 6) + np.float32(0.5), np.float32(0), np.float32(1))
+
+
+def hard_swish_slope(x):
+    """What the gradients of these operations make of an error of 1."""
+    gate = x * np.float32(1 / 6) + np.float32(0.5)
+    between = ((0 < gate) & (gate < 1)).astype(np.float32)
+    return x * between * np.float32(1 / 6) + np.clip(gate, np.float32(0), np.float32(1))
+
+
 def floated(value):
     return value.q if value.element == "f32" else ops.dequantize(value.q, value.e)
 
 
 class Network:
-    """int16 weights and int32 biases with their momentum, trained by `step`. Batch normalizations keep theirs in FP32."""
+    """int16 weights and int32 biases with their momentum, trained by `step`. Batch normalizations keep theirs in FP32; they compute by
+    integers, or in FP32 (`norm=0`)."""
 
-    def __init__(self, nodes, parameters):
+    def __init__(self, nodes, parameters, integer_norm=True):
+        self.integer_norm = integer_norm
         self.nodes, self.state, self.exponents, self.elements = nodes, {}, {}, {}
         norms = {node["name"] for node in nodes if node["op"] == "norm"}
         for name, value in parameters.items():
@@ -252,6 +297,10 @@ def linear(name, source, outputs):
 
 def relu(name, source):
     return {"name": name, "op": "relu", "inputs": [source]}
+
+
+def hardswish(name, source):
+    return {"name": name, "op": "hardswish", "inputs": [source]}
 
 
 def clip(name, source, low=0.0, high=6.0):
