@@ -6,7 +6,7 @@
 //! product, `e * c(x)`: the slope `c` is what their gradients make of an error of 1, and is a `formula` of the same value. The product is
 //! rounded once where their gradients rounded several times: an algorithm asks for this pass (`gather_functions`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::attributes::F32;
 use trainc_ir::graph::{Copied, Definition, Graph, InputRole, Node, ValueId};
@@ -28,13 +28,14 @@ pub fn gather_functions(graph: &Graph, least: usize) -> Result<Graph, TypeError>
     if !found.accepted.contains(&true) {
         return Ok(graph.clone());
     }
+    let passing = found.passing();
     let mut result = Graph::new(graph.name());
     let mut new: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     let mut made: BTreeMap<(ValueId, Formula), ValueId> = BTreeMap::new();
     graph.copy_changed(&mut result, &mut new, |copy, new, v| {
         let Some(node) = graph.producer(v) else { return Ok(Copied::AsItIs) };
         // It may read what is no longer made.
-        if found.dead[v.index()] || found.only_passes(v) {
+        if found.dead[v.index()] || passing[v.index()] {
             return Ok(Copied::Not);
         }
         let (function, error) = (found.function(v), found.error(v));
@@ -50,8 +51,8 @@ pub fn gather_functions(graph: &Graph, least: usize) -> Result<Graph, TypeError>
             (None, Some((error, base))) => (base, steps.slope(&found, (error, base), v)),
             (None, None) => return Ok(Copied::AsItIs),
         };
-        // What has a form of its own, and plain products.
-        if found.is_own(node) || matches!(result, Term::Operand(_)) {
+        // What has a form of its own.
+        if found.is_own(node) {
             return Ok(Copied::AsItIs);
         }
         let formula = Formula { steps: steps.steps, results: vec![result] };
@@ -67,7 +68,10 @@ pub fn gather_functions(graph: &Graph, least: usize) -> Result<Graph, TypeError>
         let value = match error {
             None => own(copy, node.name.clone())?,
             Some((error, _)) => {
-                let slope = own(copy, format!("{}/slope", node.name))?;
+                let slope = match result {
+                    Term::Operand(_) => new[&base],
+                    _ => own(copy, format!("{}/slope", node.name))?,
+                };
                 copy.add1(Mul {}, &[new[&error], slope], &node.name)?
             }
         };
@@ -133,6 +137,10 @@ struct Functions<'a> {
     roots: Vec<bool>,
     /// Whether a value depends on the step's data.
     data: Vec<bool>,
+    /// Whether a value depends on the step's labels: forward, a part of the loss.
+    labels: Vec<bool>,
+    /// Whether what reads values is computed in integers, by the results of readers.
+    integers: Vec<bool>,
     /// Whether functions of a value are gathered.
     accepted: Vec<bool>,
 }
@@ -148,13 +156,19 @@ impl<'a> Functions<'a> {
             node.inputs.iter().filter(|_| live).for_each(|v| readers[v.index()].push(node));
             node.outputs.iter().for_each(|v| dead[v.index()] = !live);
         }
-        let mut data = vec![false; count];
-        for v in graph.value_ids() {
-            data[v.index()] = match &graph.value(v).definition {
-                Definition::Input(i) => graph.inputs()[*i].role == InputRole::Data,
-                _ => graph.producer(v).is_some_and(|n| n.inputs.iter().any(|u| data[u.index()])),
-            };
-        }
+        let depends = |role: InputRole| {
+            let mut depends = vec![false; count];
+            for v in graph.value_ids() {
+                depends[v.index()] = match &graph.value(v).definition {
+                    Definition::Input(i) => graph.inputs()[*i].role == role,
+                    _ => {
+                        let of = |node: &Node| node.inputs.iter().any(|u| depends[u.index()]);
+                        graph.producer(v).is_some_and(of)
+                    }
+                };
+            }
+            depends
+        };
         let mut found = Functions {
             graph,
             roles: Roles::of(graph),
@@ -163,9 +177,12 @@ impl<'a> Functions<'a> {
             readers,
             dead,
             roots,
-            data,
+            data: depends(InputRole::Data),
+            labels: depends(InputRole::Labels),
+            integers: Vec::new(),
             accepted: vec![false; count],
         };
+        found.integers = found.integers();
         for node in graph.nodes() {
             let [v] = node.outputs[..] else { continue };
             if let Some(base) = found.function_of(node) {
@@ -174,7 +191,10 @@ impl<'a> Functions<'a> {
                 found.errors[v.index()] = Some(error);
             }
         }
-        found.accepted = graph.value_ids().map(|base| found.accepts(base, least)).collect();
+        let bases: BTreeSet<ValueId> = found.functions.iter().flatten().copied().collect();
+        for base in bases {
+            found.accepted[base.index()] = found.accepts(base, least);
+        }
         found
     }
 
@@ -195,10 +215,11 @@ impl<'a> Functions<'a> {
         one.then(|| F32::new(tensor.as_f32()[0]))
     }
 
-    /// Whether functions of a value may be gathered: of the forward pass, and made from the data.
+    /// Whether functions of a value may be gathered: of the model's forward pass, and made from the data.
     fn may_be_base(&self, v: ValueId) -> bool {
         let made = self.graph.producer(v).is_some();
-        made && self.data[v.index()] && self.roles.side(v) == Some(Side::Forward)
+        let forward = self.roles.side(v) == Some(Side::Forward) && !self.labels[v.index()];
+        made && self.data[v.index()] && forward
     }
 
     /// What the operand of an elementwise operation is a function of; itself, if nothing else. `Err`: no such function.
@@ -226,7 +247,8 @@ impl<'a> Functions<'a> {
         if self.is_own(node) {
             let forward =
                 |reader: &&&Node| self.roles.side(reader.outputs[0]) == Some(Side::Forward);
-            if self.readers[node.inputs[0].index()].iter().filter(forward).count() < 2 {
+            let v = node.inputs[0].index();
+            if self.readers[v].iter().filter(forward).count() + usize::from(self.roots[v]) < 2 {
                 return None;
             }
         }
@@ -297,7 +319,11 @@ impl<'a> Functions<'a> {
             meets(own)?;
         }
         if let Some((factor, _)) = linear.factor {
-            meets(self.base(factor, ty).ok()?)?;
+            let own = self.base(factor, ty).ok()?;
+            if meets(own).is_none() {
+                // A function of another value: the error begins anew.
+                return Some((linear.errors[0].0, own));
+            }
         }
         Some((error?, base))
     }
@@ -312,12 +338,17 @@ impl<'a> Functions<'a> {
         if shape.count() / examples < least {
             return false;
         }
+        // Its own readers, too: what a layer normalization divides in FP32 is not squared in 8 bits.
+        let float = |node: &&Node| !self.takes_integers(node);
+        if self.roots[base.index()] || self.outside(base, base).iter().any(float) {
+            return false;
+        }
         let mut curved = false;
         let of_base = |v: &ValueId| self.functions[v.index()] == Some(base);
         for v in self.graph.value_ids().filter(of_base) {
-            let Some(node) = self.graph.producer(v).filter(|node| !self.is_own(node)) else {
+            if self.graph.producer(v).is_none_or(|node| self.is_own(node)) {
                 continue;
-            };
+            }
             let outside = self.outside(v, base);
             if self.roots[v.index()] || outside.iter().any(|node| !self.takes_integers(node)) {
                 return false;
@@ -327,8 +358,11 @@ impl<'a> Functions<'a> {
             if steps.steps.len() > LONGEST {
                 return false;
             }
-            curved |=
-                !outside.is_empty() && steps.steps.iter().any(is_curved) && node.inputs.len() < 3;
+            // A mean of squares is part of a normalization.
+            let square = matches!(&steps.steps[..], [step] if step.terms == [Term::Operand(0); 2]);
+            let means = outside.iter().all(|node| matches!(node.op, Op::ReduceMean(_)));
+            let some = !(outside.is_empty() || square && means);
+            curved |= some && steps.steps.iter().any(is_curved);
         }
         let slope = |v: ValueId| match self.errors[v.index()] {
             Some((error, own)) if own == Some(base) => {
@@ -357,41 +391,69 @@ impl<'a> Functions<'a> {
         self.roots[v.index()] || base.is_some_and(|base| !self.outside(v, base).is_empty())
     }
 
-    /// Whether a value is an error times a number that only gathered multiples of the error read.
-    fn only_passes(&self, v: ValueId) -> bool {
-        let multiple = matches!(self.errors[v.index()], Some((_, None)));
-        let gathered = |reader: &&Node| {
-            let v = reader.outputs[0];
-            self.error(v).is_some() || self.only_passes(v)
-        };
-        multiple && !self.roots[v.index()] && self.readers[v.index()].iter().all(gathered)
+    /// Values that are an error times a number, and that only gathered multiples of the error read.
+    fn passing(&self) -> Vec<bool> {
+        let mut passing = vec![false; self.graph.values().len()];
+        for v in self.graph.value_ids().rev() {
+            let multiple = matches!(self.errors[v.index()], Some((_, None)));
+            let gathered = |reader: &&Node| {
+                let v = reader.outputs[0];
+                self.error(v).is_some() || passing[v.index()]
+            };
+            passing[v.index()] =
+                multiple && !self.roots[v.index()] && self.readers[v.index()].iter().all(gathered);
+        }
+        passing
     }
 
     /// Whether algorithms compute a reader in integers, as far as it reads an activation; of what is moved, its readers.
     fn takes_integers(&self, node: &Node) -> bool {
-        match node.op.kind() {
-            kind if kind.has(Property::Bilinear) => true,
-            OpKind::Reshape | OpKind::Transpose | OpKind::Slice | OpKind::Pad | OpKind::Concat => {
-                let readers = &self.readers[node.outputs[0].index()];
-                readers.iter().all(|reader| self.takes_integers(reader))
-            }
-            kind => matches!(
-                kind,
-                OpKind::Add
-                    | OpKind::Mul
-                    | OpKind::Relu
-                    | OpKind::Clip
-                    | OpKind::MaxPool2d
-                    | OpKind::MaxPool2dGradient
-                    | OpKind::AvgPool2d
-                    | OpKind::ReduceMean
-                    | OpKind::BatchStatistics
-                    | OpKind::BatchNorm
-                    | OpKind::BatchNormGradient
-                    | OpKind::Dropout
-            ),
-        }
+        self.integers[node.outputs[0].index()]
     }
+
+    /// [`Functions::takes_integers`] of each value's node, in one walk from the last.
+    fn integers(&self) -> Vec<bool> {
+        let mut integers = vec![false; self.graph.values().len()];
+        for node in self.graph.nodes().iter().rev() {
+            let of = |node: &Node| integers[node.outputs[0].index()];
+            let own = match node.op.kind() {
+                OpKind::Reshape
+                | OpKind::Transpose
+                | OpKind::Slice
+                | OpKind::Pad
+                | OpKind::Concat => {
+                    let v = node.outputs[0].index();
+                    !self.roots[v] && self.readers[v].iter().all(|reader| of(reader))
+                }
+                kind => takes_integers(kind),
+            };
+            let v = node.outputs[0];
+            let of_loss = self.roles.side(v) == Some(Side::Forward) && self.labels[v.index()];
+            let own = own && !of_loss;
+            node.outputs.iter().for_each(|v| integers[v.index()] = own);
+        }
+        integers
+    }
+}
+
+/// Whether algorithms compute an operation in integers, as far as it reads an activation.
+fn takes_integers(kind: OpKind) -> bool {
+    kind.has(Property::Bilinear)
+        || matches!(
+            kind,
+            OpKind::Add
+                | OpKind::Mul
+                | OpKind::Relu
+                | OpKind::Clip
+                | OpKind::MaxPool2d
+                | OpKind::MaxPool2dGradient
+                | OpKind::AvgPool2d
+                | OpKind::ReduceMean
+                | OpKind::BatchStatistics
+                | OpKind::BatchNorm
+                | OpKind::BatchNormGradient
+                | OpKind::Dropout
+        )
 }
 
 /// Whether a step makes more than a line of its operand.

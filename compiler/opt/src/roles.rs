@@ -91,7 +91,7 @@ pub struct Roles {
     /// Values whose examples have chosen a precision.
     chosen: Vec<bool>,
     /// What [`Roles::codes`] says.
-    codes: Vec<&'static str>,
+    codes: Vec<bool>,
     trains: bool,
 }
 
@@ -201,10 +201,10 @@ impl Roles {
         self.chosen.get(value.index()) == Some(&true)
     }
 
-    /// Whether algorithms of integers make a value in integers: `true` of what products, pools, bounds, normalizations and sums of such
-    /// give, and functions of one tensor; `gate` of another value of the data that multiplies a larger tensor of these; else `false`.
-    pub fn codes(&self, value: ValueId) -> &'static str {
-        self.codes.get(value.index()).copied().unwrap_or("false")
+    /// Whether algorithms of integers make a value in integers: what products, pools, bounds, normalizations, sums of such and functions of
+    /// one tensor give, and such a value times another or times a smaller one of the data, a gate.
+    pub fn codes(&self, value: ValueId) -> bool {
+        self.codes.get(value.index()) == Some(&true)
     }
 
     /// The side of a value of the graph.
@@ -295,10 +295,10 @@ fn chosen(graph: &Graph) -> Vec<bool> {
 }
 
 /// See [`Roles::codes`].
-fn codes(graph: &Graph, derived: &[bool]) -> Vec<&'static str> {
-    let mut codes = vec!["false"; graph.values().len()];
+fn codes(graph: &Graph, derived: &[bool]) -> Vec<bool> {
+    let mut codes = vec![false; graph.values().len()];
     for node in graph.nodes() {
-        let of = |v: &ValueId| codes[v.index()] == "true";
+        let of = |v: &ValueId| codes[v.index()];
         let all = || !node.inputs.is_empty() && node.inputs.iter().all(of);
         let own = match node.op.kind() {
             OpKind::MaxPool2d
@@ -320,22 +320,18 @@ fn codes(graph: &Graph, derived: &[bool]) -> Vec<&'static str> {
                 let made = |v: ValueId| graph.producer(v).is_some() && !derived[v.index()];
                 let smaller =
                     |v: ValueId| made(v) && graph.ty(v).count() < graph.ty(node.outputs[0]).count();
-                let gate = match (of(&a), of(&b)) {
-                    (true, true) => None,
-                    (true, false) if smaller(b) => Some(b),
-                    (false, true) if smaller(a) => Some(a),
-                    _ => continue,
-                };
-                if let Some(gate) = gate {
-                    codes[gate.index()] = "gate";
+                match (of(&a), of(&b)) {
+                    (true, true) => true,
+                    (true, false) => smaller(b),
+                    (false, true) => smaller(a),
+                    (false, false) => false,
                 }
-                true
             }
             kind if kind.has(Property::Bilinear) => true,
             _ => is_movement(&node.op) && of(&node.inputs[0]),
         };
         if own {
-            node.outputs.iter().for_each(|v| codes[v.index()] = "true");
+            node.outputs.iter().for_each(|v| codes[v.index()] = true);
         }
     }
     codes

@@ -9,8 +9,8 @@ use trainc_ir::interpreter::Interpreter;
 use trainc_ir::ops::formula::{Formula, Function, Step, Term};
 use trainc_ir::ops::{
     Abs, Add, Clip, Conv2d, Dequantize, Div, Erf, EveryCode, Exp, LeakyRelu, Log, Lookup, MatMul,
-    Mul, Neg, Occurring, ProductRole, QuantizeExponent, ReduceMean, Relu, Reshape, Sigmoid, Sub,
-    Tanh,
+    Mul, Neg, Occurring, ProductRole, QuantizeExponent, Reciprocal, ReduceMean, Relu, Reshape,
+    Sigmoid, Sqrt, Sub, Tanh,
 };
 use trainc_ir::types::{Element, TensorType};
 use trainc_ir::verify::{Stage, verify};
@@ -141,6 +141,23 @@ fn count(graph: &Graph, kind: OpKind) -> usize {
     graph.nodes().iter().filter(|node| node.op.kind() == kind).count()
 }
 
+/// Both graphs make the same step, up to the rounding of FP32.
+fn same_step(training: &Graph, gathered: &Graph, name: &str) {
+    let [before, after] = [training, gathered].map(|graph| {
+        let mut interpreter = Interpreter::new(graph);
+        let outputs = interpreter.step(&inputs(graph), &RunContext::default()).unwrap();
+        outputs.into_iter().chain(interpreter.parameters().to_vec()).collect::<Vec<Tensor>>()
+    });
+    assert_eq!(before.len(), after.len());
+    for (a, b) in before.iter().zip(&after) {
+        assert_eq!(a.ty(), b.ty());
+        let largest = a.as_f32().iter().fold(0.0f32, |m, x| m.max(x.abs()));
+        for (x, y) in a.as_f32().iter().zip(b.as_f32()) {
+            assert!((x - y).abs() <= 4e-6 * largest.max(1.0), "{name}: {x} and {y}");
+        }
+    }
+}
+
 #[test]
 fn a_step_stays_as_it_is_up_to_rounding() {
     for name in ACTIVATIONS {
@@ -154,19 +171,7 @@ fn a_step_stays_as_it_is_up_to_rounding() {
         {
             assert_eq!(count(&gathered, kind), 0, "{name}: {}", kind.name());
         }
-        let [before, after] = [&training, &gathered].map(|graph| {
-            let mut interpreter = Interpreter::new(graph);
-            let outputs = interpreter.step(&inputs(graph), &RunContext::default()).unwrap();
-            outputs.into_iter().chain(interpreter.parameters().to_vec()).collect::<Vec<Tensor>>()
-        });
-        assert_eq!(before.len(), after.len());
-        for (a, b) in before.iter().zip(&after) {
-            assert_eq!(a.ty(), b.ty());
-            let largest = a.as_f32().iter().fold(0.0f32, |m, x| m.max(x.abs()));
-            for (x, y) in a.as_f32().iter().zip(b.as_f32()) {
-                assert!((x - y).abs() <= 4e-6 * largest.max(1.0), "{name}: {x} and {y}");
-            }
-        }
+        same_step(&training, &gathered, name);
     }
 }
 
@@ -236,4 +241,73 @@ fn tables_have_the_bits_of_the_elements_own_results() {
             }
         }
     }
+}
+
+/// A convolution, what `middle` makes of its result, and a matrix product.
+fn around(middle: impl FnOnce(&mut Graph, ValueId) -> ValueId) -> Graph {
+    let mut g = Graph::new("net");
+    let x = g.add_input("x", TensorType::f32([2, 3, 9, 9]), InputRole::Data);
+    let convolution = Conv2d { strides: [1, 1], pads: [1; 4], dilations: [1, 1], groups: 1 };
+    let w1 = g.add_parameter("a.weight", drawn(1, &[5, 3, 3, 3], 3.0), true);
+    let w2 = g.add_parameter("fc.weight", drawn(4, &[4, 405], 0.3), true);
+    let y = g.add1(convolution, &[x, w1], "a").unwrap();
+    let y = middle(&mut g, y);
+    let y = g.add1(Reshape { shape: [2, 405].into() }, &[y], "flatten").unwrap();
+    let fc = MatMul { transpose_a: false, transpose_b: true, role: ProductRole::Forward };
+    let y = g.add1(fc, &[y, w2], "fc").unwrap();
+    g.add_output("logits", y);
+    g
+}
+
+/// What is squared for a variance in FP32 stays there, and with it the rest of a layer normalization.
+#[test]
+fn normalizations_are_no_functions_of_one_tensor() {
+    for root in [false, true] {
+        let model = around(|g, x| {
+            let mean = ReduceMean { axes: vec![1, 2, 3], keep_dims: true };
+            let centred = match root {
+                true => x,
+                false => {
+                    let own = g.add1(mean.clone(), &[x], "mean").unwrap();
+                    g.add1(Sub {}, &[x, own], "centred").unwrap()
+                }
+            };
+            let square = g.add1(Mul {}, &[centred, centred], "square").unwrap();
+            let variance = g.add1(mean, &[square], "variance").unwrap();
+            let deviation = g.add1(Sqrt {}, &[variance], "deviation").unwrap();
+            match root {
+                true => {
+                    let inverse = g.add1(Reciprocal {}, &[deviation], "inverse").unwrap();
+                    g.add1(Mul {}, &[centred, inverse], "normal").unwrap()
+                }
+                false => g.add1(Div {}, &[centred, deviation], "normal").unwrap(),
+            }
+        });
+        let training = training_graph(&model, None).unwrap();
+        assert_eq!(count(&gather_functions(&training, 64).unwrap(), OpKind::Formula), 0);
+    }
+}
+
+/// Errors through functions of two values in a row, and times 1, are the same up to rounding.
+#[test]
+fn errors_go_on_behind_another_function() {
+    let model = around(|g, x| {
+        let one = number(g, 1.0);
+        let own = activation(g, "silu", x);
+        let sum = g.add1(Add {}, &[own, x], "sum").unwrap();
+        let bound = g.add1(Relu {}, &[sum], "bound").unwrap();
+        let soft = activation(g, "softsign", bound);
+        let weight = g.add_parameter("b.weight", drawn(6, &[5, 5, 1, 1], 2.0), true);
+        let op = Conv2d { strides: [1, 1], pads: [0; 4], dilations: [1, 1], groups: 1 };
+        let other = g.add1(op, &[soft, weight], "b").unwrap();
+        let other_own = activation(g, "silu", other);
+        let product = g.add1(Mul {}, &[other, x], "product").unwrap();
+        let scaled = g.add1(Mul {}, &[product, one], "scaled").unwrap();
+        g.add1(Add {}, &[scaled, other_own], "both").unwrap()
+    });
+    let training = training_graph(&model, None).unwrap();
+    let gathered = gather_functions(&training, 64).unwrap();
+    verify(&gathered, &Stage::Float).unwrap();
+    assert!(count(&gathered, OpKind::Formula) > 0);
+    same_step(&training, &gathered, "two in a row");
 }

@@ -19,7 +19,7 @@ const FACTS: [(&str, &[&str]); 10] = [
     ("constant", &["true", "false"]),
     ("chosen", &["true", "false"]),
     ("quantized", &["true", "false"]),
-    ("codes", &["true", "false", "gate"]),
+    ("codes", &["true", "false"]),
     ("entry", &["train", "infer"]),
     ("rank", &[]),
 ];
@@ -120,7 +120,8 @@ pub(crate) fn guard(left: &Pattern<Node>, guard: Guard) -> Result<Guard, String>
     let bound = |var| egg::Searcher::<Node, super::language::Types>::vars(left).contains(&var);
     let Some(kind) = var.and_then(|var| attributes.get(&var)) else {
         let known = FACTS.iter().find(|(field, _)| *field == guard.field);
-        let (Some((field, names)), true) = (known, var.is_some_and(bound)) else {
+        let result = guard.variable == super::pattern::RESULT;
+        let (Some((field, names)), true) = (known, result || var.is_some_and(bound)) else {
             let fields = FACTS.map(|(field, _)| field);
             return Err(format!(
                 "where: `?{}` does not stand for the attributes of an operation in `match`, nor is `{place}` a fact of a \

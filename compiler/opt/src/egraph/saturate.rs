@@ -149,7 +149,7 @@ pub struct Replacement {
 /// one of several.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guard {
-    /// The variable, without the question mark.
+    /// The variable, without the question mark; `result` is the value that is matched.
     pub variable: String,
     /// The attribute; `role` of what is no operation's attributes.
     pub field: String,
@@ -409,7 +409,7 @@ fn search(egraph: &Graph, rule: &Rewrite) -> Vec<(Id, Match)> {
                         if let Some(var) = about {
                             subst.insert(var, value);
                         }
-                        if !guards.iter().all(|guard| holds(egraph, guard, &subst)) {
+                        if !guards.iter().all(|guard| holds(egraph, guard, &subst, value)) {
                             continue;
                         }
                         let (bound, replaced) = match condition {
@@ -485,9 +485,11 @@ fn is_translated(egraph: &Graph, class: Id) -> bool {
     float && side != Some(Side::Statistic)
 }
 
-fn holds(egraph: &Graph, guard: &Guard, subst: &Subst) -> bool {
-    let bound = super::pattern::variable(&guard.variable).and_then(|var| subst.get(var));
-    let Some(facts) = bound.map(|&id| &egraph[id].data) else { return false };
+/// Whether a guard holds in a match of the value `result`.
+fn holds(egraph: &Graph, guard: &Guard, subst: &Subst, result: Id) -> bool {
+    let bound = super::pattern::variable(&guard.variable).and_then(|var| subst.get(var).copied());
+    let about = (guard.variable == super::pattern::RESULT).then_some(result);
+    let Some(facts) = bound.or(about).map(|id| &egraph[id].data) else { return false };
     let found = match &facts.attributes {
         Some(op) => match op.attribute_text(&guard.field) {
             Some(text) => vec![text],

@@ -82,6 +82,8 @@ pub(crate) fn gather(
         // Lanes that nothing reads must still be harmless numbers: FP32 rubbish would be slow.
         out[..offsets.len() * lanes].fill(0);
     }
+    // At stride 2 a chunk reads 32 units from its first on.
+    const { assert!(2 * 16 <= SLACK) };
     // SAFETY: the assertions above bound every read and write of the copies: a chunk is at most
     // 16 units, so that it passes the end of its run by less than SLACK.
     unsafe {

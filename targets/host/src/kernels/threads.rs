@@ -221,7 +221,13 @@ impl Pool {
         // SAFETY: this task has been taken and not ended, so that `run` has not returned, and nobody writes.
         let task = unsafe { &**self.call.0.task.0.get() };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task(index))) {
-            lock(&self.panic).get_or_insert(panic);
+            // Of several panics the first is the caller's; another is forgotten, for what drops it may panic again.
+            let mut first = lock(&self.panic);
+            match *first {
+                None => *first = Some(panic),
+                Some(_) => std::mem::forget(panic),
+            }
+            drop(first);
             self.panicked.store(true, Ordering::Relaxed);
         }
         // Whichever of this and of the caller's word that it sleeps comes first, the other sees it.
