@@ -83,9 +83,9 @@ impl Case {
         self.arrays.keys().filter_map(move |key| key.strip_prefix(word))
     }
 
-    /// One has its batch normalizations in FP32.
+    /// One has its batch normalizations by integers.
     fn algorithm(&self) -> String {
-        if self.name == "normalized" { format!("{FINE_TUNING}:norm=0") } else { FINE_TUNING.into() }
+        format!("{FINE_TUNING}:norm={}", u8::from(self.name == "integers"))
     }
 
     fn session(&self, batch: usize, target: &str, strategy: OptimiserStrategy) -> Session {
@@ -296,11 +296,6 @@ fn every_choice_of_the_algorithm_matters() {
     let (_, text) = BUILT_IN.iter().find(|(name, _)| *name == FINE_TUNING).unwrap();
     let changes = [
         ("gather_functions = 256", "gather_functions = 100000"),
-        (
-            "(mul (formula ?f (dequantize (every_code (narrowed ?x)))) (occurring (narrowed ?x)))",
-            "(formula ?f (dequantize (every_code (narrowed ?x))))",
-        ),
-        ("norm = { default = 1", "norm = { default = 0"),
         ("bits=7", "bits=6"),
         ("low=-127", "low=0"),
         ("amount=8, rounding=half_away", "amount=8, rounding=pseudo_stochastic"),
@@ -335,8 +330,10 @@ fn every_choice_of_the_algorithm_matters() {
                 continue;
             }
             let mutated = format!("{}{other}{}", &text[..at], &text[at + word.len()..]);
-            let algorithm = Algorithm::parse("changed", &mutated).unwrap();
             let seen = graphs.iter().any(|(case, float)| {
+                let algorithm = Algorithm::parse("changed", &mutated).unwrap();
+                let own = format!("norm={}", u8::from(case.name == "integers"));
+                let algorithm = algorithm.with_parameters(&own).unwrap();
                 let (module, _) = translate(float, &algorithm).unwrap();
                 let mut comparison = Comparison::new(case, word.to_string());
                 comparison.train(&module, false);

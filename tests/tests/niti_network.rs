@@ -671,6 +671,10 @@ fn every_rounding_of_the_algorithm_matters() {
             let mutated = format!("{}{other}{}", &text[..at], &text[at + word.len()..]);
             let rule = text[..at].rsplit("name = ").next().unwrap().lines().next().unwrap();
             // With `adaptive=1`, inference and transposed convolutions round as without it.
+            // No network of the paper multiplies tensors: compiler/opt/tests/functions.rs has some.
+            if rule.starts_with("\"product") {
+                continue;
+            }
             if rule.ends_with("-inference\"") || rule.ends_with("-backward\"") {
                 continue;
             }

@@ -53,7 +53,7 @@ def cases():
         net.linear("fc", "flat", CLASSES)], (8, 1, 8, 8), 1.0, 11, (0.0078125, 0.012, 0.1))
 
 
-# Whose batch normalizations are in FP32 (`norm=0`).
+# Whose batch normalizations are in FP32; the others' are by integers (`norm=1`).
 IN_FLOAT = ("normalized",)
 
 
