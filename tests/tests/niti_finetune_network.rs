@@ -16,7 +16,7 @@ use trainc_driver::trained::FINE_TUNING;
 use trainc_ir::graph::{Graph, InputRole};
 use trainc_ir::interpreter::Interpreter;
 use trainc_ir::types::{Element, Scale, TensorType};
-use trainc_ir::{RunContext, ScaleData, Tensor};
+use trainc_ir::{Op, RunContext, ScaleData, Tensor};
 use trainc_opt::algorithm::{Algorithm, BUILT_IN};
 use trainc_opt::training::LOSS;
 use trainc_opt::translate::translate;
@@ -288,6 +288,28 @@ fn training_steps_and_scores_are_those_of_the_reference() {
         }
     }
     report(&differences);
+}
+
+/// A function whose result a frozen prefix hands on has a table, as in inference.
+#[test]
+fn functions_at_the_border_of_what_is_frozen_have_tables() {
+    let case = Case::read("integers");
+    let config = Config {
+        algorithm: case.algorithm(),
+        batch: Some(case.batch()),
+        freeze: vec!["stem*".into(), "norm1*".into()],
+        ..Config::default()
+    };
+    let session = Session::new(&case.source(), &config, Entries::TrainAndInfer).unwrap();
+    for entry in [TRAIN_STEP, INFER] {
+        let module = &session.entry(entry).unwrap().module;
+        let formulas = module.nodes().iter().filter(|node| matches!(node.op, Op::Formula(_)));
+        let counts: Vec<usize> = formulas.map(|node| module.ty(node.outputs[0]).count()).collect();
+        assert!(
+            counts.len() > 1 && counts.iter().all(|&count| count == 256),
+            "{entry}: {counts:?}"
+        );
+    }
 }
 
 /// The fixtures tell each choice of the algorithm file: one changed word at a time must change some bits.

@@ -6,6 +6,7 @@
 //! product, `e * c(x)`: the slope `c` is what their gradients make of an error of 1, and is a `formula` of the same value. The product is
 //! rounded once where their gradients rounded several times: an algorithm asks for this pass (`gather_functions`).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use trainc_ir::attributes::F32;
@@ -16,7 +17,22 @@ use trainc_ir::ops::{Mul, TypeError};
 use trainc_ir::types::TensorType;
 use trainc_ir::{Op, OpKind};
 
+use crate::algorithm::Algorithm;
 use crate::roles::{Roles, Side};
+
+/// The graph with functions gathered as an algorithm asks for it.
+///
+/// # Errors
+/// As [`gather_functions`].
+pub fn gathered_for<'g>(
+    algorithm: &Algorithm,
+    graph: &'g Graph,
+) -> Result<Cow<'g, Graph>, TypeError> {
+    Ok(match algorithm.gather_functions {
+        Some(least) => Cow::Owned(gather_functions(graph, least)?),
+        None => Cow::Borrowed(graph),
+    })
+}
 
 /// The graph with each elementwise function of a tensor of at least `least` elements an example as one `formula`, where what reads
 /// the results takes integers anyway (products, pools, additions), and errors through it as one product with a `formula`.
@@ -100,10 +116,11 @@ fn pointwise(op: &Op) -> Option<Pointwise> {
     })
 }
 
-/// How an operation of a backward pass passes on an error: its operands that are errors, each with a factor of 1 or -1, and what else
-/// the error is multiplied by.
+/// How an operation of a backward pass passes on an error: the sum of its operands that are errors, negated or not, and what else it is
+/// multiplied by.
 struct Linear {
-    errors: Vec<(ValueId, bool)>,
+    errors: Vec<ValueId>,
+    negative: bool,
     factor: Option<(ValueId, Factor)>,
 }
 
@@ -215,11 +232,10 @@ impl<'a> Functions<'a> {
         one.then(|| F32::new(tensor.as_f32()[0]))
     }
 
-    /// Whether functions of a value may be gathered: of the model's forward pass, and made from the data.
+    /// Whether functions of a value may be gathered: of the forward pass, and made from the data.
     fn may_be_base(&self, v: ValueId) -> bool {
         let made = self.graph.producer(v).is_some();
-        let forward = self.roles.side(v) == Some(Side::Forward) && !self.labels[v.index()];
-        made && self.data[v.index()] && forward
+        made && self.data[v.index()] && self.roles.side(v) == Some(Side::Forward)
     }
 
     /// What the operand of an elementwise operation is a function of; itself, if nothing else. `Err`: no such function.
@@ -272,7 +288,7 @@ impl<'a> Functions<'a> {
         };
         let (a, b) = (*node.inputs.first()?, node.inputs.get(1).copied());
         let times = |error, factor, how| {
-            Some(Linear { errors: vec![(error, false)], factor: Some((factor, how)) })
+            Some(Linear { errors: vec![error], negative: false, factor: Some((factor, how)) })
         };
         match (&node.op, b) {
             (Op::Mul(_), Some(b)) if is_error(a) && !is_error(b) => times(a, b, Factor::Times),
@@ -281,16 +297,13 @@ impl<'a> Functions<'a> {
             (Op::ReluGradient(_), Some(b)) => times(b, a, Factor::Above(F32::new(0.0))),
             (Op::LeakyReluGradient(own), Some(b)) => times(b, a, Factor::Above(own.alpha)),
             (Op::ClipGradient(own), Some(b)) => times(b, a, Factor::Between(own.min, own.max)),
-            (Op::Neg(_), None) => Some(Linear { errors: vec![(a, true)], factor: None }),
+            (Op::Neg(_), None) => Some(Linear { errors: vec![a], negative: true, factor: None }),
             (Op::Add(_), Some(b)) => {
-                Some(Linear { errors: vec![(a, false), (b, false)], factor: None })
-            }
-            (Op::Sub(_), Some(b)) => {
-                Some(Linear { errors: vec![(a, false), (b, true)], factor: None })
+                Some(Linear { errors: vec![a, b], negative: false, factor: None })
             }
             _ => None,
         }
-        .filter(|linear| linear.errors.iter().all(|&(v, _)| is_error(v)))
+        .filter(|linear| linear.errors.iter().all(|&v| is_error(v)))
     }
 
     fn error_of(&self, node: &Node) -> Option<(ValueId, Option<ValueId>)> {
@@ -307,7 +320,7 @@ impl<'a> Functions<'a> {
                 Some(())
             }
         };
-        for &(v, _) in &linear.errors {
+        for &v in &linear.errors {
             let (root, own) = match self.errors[v.index()] {
                 Some((root, own)) => (root, own),
                 None => (v, None),
@@ -322,7 +335,7 @@ impl<'a> Functions<'a> {
             let own = self.base(factor, ty).ok()?;
             if meets(own).is_none() {
                 // A function of another value: the error begins anew.
-                return Some((linear.errors[0].0, own));
+                return Some((linear.errors[0], own));
             }
         }
         Some((error?, base))
@@ -428,6 +441,7 @@ impl<'a> Functions<'a> {
                 kind => takes_integers(kind),
             };
             let v = node.outputs[0];
+            // Which is FP32.
             let of_loss = self.roles.side(v) == Some(Side::Forward) && self.labels[v.index()];
             let own = own && !of_loss;
             node.outputs.iter().for_each(|v| integers[v.index()] = own);
@@ -549,17 +563,14 @@ impl Steps {
         let Some(linear) = of.graph.producer(v).and_then(|node| of.linear(node)) else {
             return number(f32::NAN);
         };
-        let mut sum = None;
-        for (u, negative) in linear.errors {
+        let mut sum = self.slope(of, (error, base), linear.errors[0]);
+        for &u in &linear.errors[1..] {
             let own = self.slope(of, (error, base), u);
-            sum = Some(match (sum, negative) {
-                (None, false) => own,
-                (None, true) => self.step(Function::Neg, &[own]),
-                (Some(sum), false) => self.step(Function::Add, &[sum, own]),
-                (Some(sum), true) => self.step(Function::Sub, &[sum, own]),
-            });
+            sum = self.step(Function::Add, &[sum, own]);
         }
-        let sum = sum.unwrap_or(number(0.0));
+        if linear.negative {
+            sum = self.step(Function::Neg, &[sum]);
+        }
         let term = match linear.factor {
             None => sum,
             Some((factor, how)) => {

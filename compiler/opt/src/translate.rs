@@ -26,7 +26,7 @@ use crate::egraph::forms::{Forms, State, resolve_all};
 use crate::egraph::language::{Graph as EGraph, Node, add_operation};
 use crate::egraph::pattern::{self, Attributes, Part};
 use crate::egraph::saturate::{Condition, Limits, matched_classes, saturate};
-use crate::functions::gather_functions;
+use crate::functions::gathered_for;
 use crate::roles::{Role, Roles, node_name, own_name, weight_of};
 use crate::untranslated::{Untranslated, report, untranslated};
 use crate::update::STEP_STATE;
@@ -126,14 +126,11 @@ pub fn translate(
     if algorithm.is_identity() {
         return Ok((graph.clone(), Translation::default()));
     }
-    let gathered = match algorithm.gather_functions {
-        Some(least) => gather_functions(graph, least).map_err(|e| TranslateError::Rules {
-            algorithm: algorithm.name.clone(),
-            message: e.to_string(),
-        })?,
-        None => graph.clone(),
-    };
-    let graph = &gathered;
+    let gathered = gathered_for(algorithm, graph).map_err(|e| TranslateError::Rules {
+        algorithm: algorithm.name.clone(),
+        message: e.to_string(),
+    })?;
+    let graph = &*gathered;
     // Nodes whose rules give no allowed form here (a dropout of another ratio, bounds that are no integers): FP32, too.
     let mut refused = BTreeSet::new();
     let roles = Roles::of(graph);

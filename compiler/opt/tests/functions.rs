@@ -17,7 +17,8 @@ use trainc_ir::verify::{Stage, verify};
 use trainc_ir::{Op, OpKind, RunContext, ScaleData, Tensor};
 use trainc_opt::algorithm::Algorithm;
 use trainc_opt::functions::gather_functions;
-use trainc_opt::training::training_graph;
+use trainc_opt::losses::{Loss, add_loss};
+use trainc_opt::training::{LossSource, training_graph};
 use trainc_opt::translate::translate;
 
 fn drawn(seed: u32, shape: &[usize], scale: f32) -> Tensor {
@@ -288,18 +289,47 @@ fn normalizations_are_no_functions_of_one_tensor() {
     }
 }
 
+/// The loss is FP32, and its gradient.
+#[test]
+fn losses_are_no_functions_of_one_tensor() {
+    for loss in [Some(Loss::MeanSquaredError), Some(Loss::BinaryCrossEntropy), None] {
+        let mut g = Graph::new("net");
+        let x = g.add_input("x", TensorType::f32([2, 3, 9, 9]), InputRole::Data);
+        let w = g.add_parameter("a.weight", drawn(1, &[5, 3, 3, 3], 3.0), true);
+        let op = Conv2d { strides: [1, 1], pads: [1; 4], dilations: [1, 1], groups: 1 };
+        let y = g.add1(op, &[x, w], "a").unwrap();
+        g.add_output("map", y);
+        // The last is a model's own, of cubes.
+        let value = loss.map(|loss| add_loss(&mut g, loss).unwrap()).unwrap_or_else(|| {
+            let targets = g.add_input("targets", g.ty(y).clone(), InputRole::Labels);
+            let difference = g.add1(Sub {}, &[y, targets], "difference").unwrap();
+            let size = g.add1(Abs {}, &[difference], "size").unwrap();
+            let square = g.add1(Mul {}, &[size, size], "square").unwrap();
+            let cube = g.add1(Mul {}, &[square, size], "cube").unwrap();
+            let mean = ReduceMean { axes: vec![0, 1, 2, 3], keep_dims: false };
+            g.add1(mean, &[cube], "loss").unwrap()
+        });
+        let training = training_graph(&g, Some(LossSource::Model(value))).unwrap();
+        let gathered = gather_functions(&training, 64).unwrap();
+        assert_eq!(count(&gathered, OpKind::Formula), 0, "{loss:?}\n{gathered}");
+    }
+}
+
 /// Errors through functions of two values in a row, and times 1, are the same up to rounding.
 #[test]
 fn errors_go_on_behind_another_function() {
     let model = around(|g, x| {
         let one = number(g, 1.0);
         let own = activation(g, "silu", x);
-        let sum = g.add1(Add {}, &[own, x], "sum").unwrap();
-        let bound = g.add1(Relu {}, &[sum], "bound").unwrap();
-        let soft = activation(g, "softsign", bound);
-        let weight = g.add_parameter("b.weight", drawn(6, &[5, 5, 1, 1], 2.0), true);
         let op = Conv2d { strides: [1, 1], pads: [0; 4], dilations: [1, 1], groups: 1 };
-        let other = g.add1(op, &[soft, weight], "b").unwrap();
+        let [skip, weight] = [5, 6].map(|seed| {
+            let name = format!("{seed}.weight");
+            g.add_parameter(name, drawn(seed, &[5, 5, 1, 1], 2.0), true)
+        });
+        let skip = g.add1(op.clone(), &[x, skip], "skip").unwrap();
+        let sum = g.add1(Add {}, &[own, skip], "sum").unwrap();
+        let bound = g.add1(Relu {}, &[sum], "bound").unwrap();
+        let other = g.add1(op, &[bound, weight], "b").unwrap();
         let other_own = activation(g, "silu", other);
         let product = g.add1(Mul {}, &[other, x], "product").unwrap();
         let scaled = g.add1(Mul {}, &[product, one], "scaled").unwrap();
@@ -308,6 +338,7 @@ fn errors_go_on_behind_another_function() {
     let training = training_graph(&model, None).unwrap();
     let gathered = gather_functions(&training, 64).unwrap();
     verify(&gathered, &Stage::Float).unwrap();
-    assert!(count(&gathered, OpKind::Formula) > 0);
+    // Two functions and their slopes.
+    assert_eq!(count(&gathered, OpKind::Formula), 4, "{gathered}");
     same_step(&training, &gathered, "two in a row");
 }

@@ -9,7 +9,7 @@ use trainc_ir::verify::{Stage, verify};
 use trainc_onnx_import::{BatchNormMode, DropoutMode, ImportOptions, check_finite};
 use trainc_opt::algorithm::{Algorithm, BatchNormTreatment};
 use trainc_opt::frozen_prefix::{FrozenPrefix, frozen_prefix};
-use trainc_opt::functions::gather_functions;
+use trainc_opt::functions::gathered_for;
 use trainc_opt::update::epoch_end_graph;
 
 use super::compilation::{Compilation, graph_batch, timed};
@@ -158,13 +158,10 @@ fn imported(
                     true => {
                         let one = model::training_for(alone, algorithm, seed, &frozen, asked)?;
                         // Before it is cut: functions at the border are those of inference.
-                        let [whole, one] = match algorithm.gather_functions {
-                            Some(least) => {
-                                [gather_functions(&train, least)?, gather_functions(&one, least)?]
-                            }
-                            None => [train.clone(), one],
-                        };
-                        frozen_prefix(&whole, &one)?
+                        frozen_prefix(
+                            &*gathered_for(algorithm, &train)?,
+                            &*gathered_for(algorithm, &one)?,
+                        )?
                     }
                     false => None,
                 };

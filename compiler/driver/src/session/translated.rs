@@ -71,7 +71,9 @@ impl Staged<FloatEntry> {
         compilation.times.extend(times);
         compilation.warnings.extend(warnings);
         if compilation.algorithm.inference.is_none() {
-            let first = translated.first().and_then(|t| words::floats(&t.translation.floated));
+            let floats =
+                |t: &Translated| words::floats(&t.translation.floated, &compilation.algorithm);
+            let first = translated.first().and_then(floats);
             compilation.notes.extend(first);
         }
         let stage = stage(&compilation, &entries, &translated);

@@ -121,16 +121,22 @@ fn few(names: &[&str]) -> String {
     format!("{}{rest}", shown.join(", "))
 }
 
-/// What a training step computes in FP32 because the algorithm has no rule for it, by operation.
-pub(super) fn floats(floated: &[(String, OpKind)]) -> Option<String> {
+/// What a training step computes in FP32 because the algorithm has no rule for it, by operation, and the ways out.
+pub(super) fn floats(floated: &[(String, OpKind)], algorithm: &Algorithm) -> Option<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     floated.iter().for_each(|(_, kind)| *counts.entry(kind.name()).or_default() += 1);
     let list: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let normalizes = floated.iter().any(|(_, kind)| *kind == OpKind::BatchNorm);
+    // The algorithms that have it by integers have a parameter for that.
+    let asked = algorithm.parameters.declared().any(|(name, _)| name == "norm");
+    let integers = format!(", `--algorithm {}:norm=1` computes it by integers", algorithm.name);
     let way_out = if normalizes {
-        ". Where floats are emulated, batch normalization is most of a step then: `--batch-norm frozen` folds it into the weights"
+        format!(
+            ". Where floats are emulated, batch normalization is most of a step then: `--batch-norm frozen` folds it into the weights{}",
+            if asked { integers.as_str() } else { "" }
+        )
     } else {
-        ""
+        String::new()
     };
     (!list.is_empty()).then(|| {
         format!(

@@ -88,25 +88,25 @@ pub(crate) fn gather(
     // 16 units, so that it passes the end of its run by less than SLACK.
     unsafe {
         match (step, longest) {
-            (1, 16..) => copy_runs::<16>(source, offsets, runs, lanes, out),
-            (1, 8..) => copy_runs::<8>(source, offsets, runs, lanes, out),
-            (1, 3..) => copy_runs::<4>(source, offsets, runs, lanes, out),
-            (1, 2) => copy_runs::<2>(source, offsets, runs, lanes, out),
-            (2, 16..) => copy_every_other::<16>(source, offsets, runs, lanes, out),
-            (2, 8..) => copy_every_other::<8>(source, offsets, runs, lanes, out),
-            (2, 3..) => copy_every_other::<4>(source, offsets, runs, lanes, out),
+            (1, 16..) => copy_runs::<16, 1>(source, offsets, runs, lanes, out),
+            (1, 8..) => copy_runs::<8, 1>(source, offsets, runs, lanes, out),
+            (1, 3..) => copy_runs::<4, 1>(source, offsets, runs, lanes, out),
+            (1, 2) => copy_runs::<2, 1>(source, offsets, runs, lanes, out),
+            (2, 16..) => copy_runs::<16, 2>(source, offsets, runs, lanes, out),
+            (2, 8..) => copy_runs::<8, 2>(source, offsets, runs, lanes, out),
+            (2, 3..) => copy_runs::<4, 2>(source, offsets, runs, lanes, out),
             _ => copy_spaced(source, offsets, runs, step, lanes, out),
         }
     }
 }
 
-/// Copies runs in chunks of `CHUNK` units; what a chunk writes past its run, the next run or the
-/// next step of the reduction overwrites.
+/// Copies runs of every `STEP`th unit in chunks of `CHUNK`; what a chunk writes past its run, the next run or the next step of the
+/// reduction overwrites.
 ///
 /// # Safety
-/// `source` and `out` hold every run with up to `CHUNK` more units.
+/// `source` holds every run with up to `STEP * CHUNK` more units, `out` with up to `CHUNK`.
 #[inline(always)]
-unsafe fn copy_runs<const CHUNK: usize>(
+unsafe fn copy_runs<const CHUNK: usize, const STEP: usize>(
     source: &[u32],
     offsets: &[usize],
     runs: &[Run],
@@ -119,39 +119,10 @@ unsafe fn copy_runs<const CHUNK: usize>(
             while done < run.length {
                 // SAFETY: the caller's promise.
                 unsafe {
-                    let from = source.as_ptr().add(offset + run.source + done);
+                    let from = source.as_ptr().add(offset + run.source + STEP * done);
                     let to = out.as_mut_ptr().add(k * lanes + run.lane + done);
-                    let chunk = from.cast::<[u32; CHUNK]>().read_unaligned();
-                    to.cast::<[u32; CHUNK]>().write_unaligned(chunk);
-                }
-                done += CHUNK;
-            }
-        }
-    }
-}
-
-/// [`copy_runs`] of every other unit.
-///
-/// # Safety
-/// `source` holds every run with up to twice `CHUNK` more units, `out` with up to `CHUNK`.
-#[inline(always)]
-unsafe fn copy_every_other<const CHUNK: usize>(
-    source: &[u32],
-    offsets: &[usize],
-    runs: &[Run],
-    lanes: usize,
-    out: &mut [u32],
-) {
-    for (k, &offset) in offsets.iter().enumerate() {
-        for run in runs {
-            let mut done = 0;
-            while done < run.length {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    let from = source.as_ptr().add(offset + run.source + 2 * done);
-                    let to = out.as_mut_ptr().add(k * lanes + run.lane + done);
-                    let pairs = from.cast::<[[u32; 2]; CHUNK]>().read_unaligned();
-                    to.cast::<[u32; CHUNK]>().write_unaligned(pairs.map(|[unit, _]| unit));
+                    let chunk = from.cast::<[[u32; STEP]; CHUNK]>().read_unaligned();
+                    to.cast::<[u32; CHUNK]>().write_unaligned(chunk.map(|units| units[0]));
                 }
                 done += CHUNK;
             }
