@@ -3,7 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel, Unary};
 use crate::operator;
-use crate::ops::properties::{Order, Work};
+use crate::ops::properties::{Examples, Order, Work};
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError};
 use crate::random::{RunContext};
@@ -42,6 +42,10 @@ impl Operator for Ceil {
 
     fn may_overwrite(&self, operand: usize) -> bool {
         operand == 0
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn order(&self, operand: usize) -> Option<Order> {

@@ -6,7 +6,7 @@ use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, LoopKernel, Unary};
 use crate::numeric;
 use crate::operator;
-use crate::ops::properties::{Property, Work};
+use crate::ops::properties::{Examples, Property, Work};
 use crate::ops::support::elementwise;
 use crate::ops::{Case, Op, OpKind, Operator, TypeError, rule};
 use crate::random::RunContext;
@@ -329,6 +329,10 @@ impl Operator for Formula {
 
     fn may_overwrite(&self, _operand: usize) -> bool {
         true
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.broadcast()
     }
 
     fn overwrites(&self, _result: usize, _operand: usize) -> bool {

@@ -4,7 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel};
 use crate::numeric;
 use crate::operator;
-use crate::ops::properties::Work;
+use crate::ops::properties::{Examples, Work};
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Div};
 use crate::random::{RunContext};
@@ -46,6 +46,10 @@ impl Operator for Log {
 
     fn may_overwrite(&self, operand: usize) -> bool {
         operand == 0
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

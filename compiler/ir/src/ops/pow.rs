@@ -4,7 +4,7 @@ use crate::graph::{Graph, ValueId};
 use crate::loops::{LoopKernel};
 use crate::numeric;
 use crate::operator;
-use crate::ops::properties::Work;
+use crate::ops::properties::{Examples, Work};
 use crate::ops::support::{elementwise, gradient};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Log, Sub, Mul};
 use crate::random::{RunContext};
@@ -49,6 +49,10 @@ impl Operator for Pow {
             let slope = graph.add1(Mul {}, &[node.outputs[0], logarithm], "pow/slope")?;
             graph.add1(Mul {}, &[dy, slope], "pow/right")
         }])
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.broadcast()
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {

@@ -3,7 +3,7 @@
 use crate::graph::{Graph, ValueId};
 use crate::loops::{Expr, LoopKernel};
 use crate::operator;
-use crate::ops::properties::Work;
+use crate::ops::properties::{Examples, Work};
 use crate::ops::support::{elementwise};
 use crate::ops::{Case, Differentiated, GradientError, Operator, TypeError, Neg, Mul};
 use crate::random::{RunContext};
@@ -49,6 +49,10 @@ impl Operator for Reciprocal {
 
     fn may_overwrite(&self, operand: usize) -> bool {
         operand == 0
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn cases() -> Vec<Case> {

@@ -5,7 +5,7 @@ use crate::loops::LoopKernel;
 use crate::loops::builder::LoopBuilder;
 use crate::loops::{Expr, Unary};
 use crate::operator;
-use crate::ops::properties::{Order, Property, Work};
+use crate::ops::properties::{Examples, Order, Property, Work};
 use crate::ops::support::grid::{self, Rounding};
 use crate::ops::support::walk::Walk;
 use crate::ops::support::{elementwise, gradient};
@@ -145,6 +145,10 @@ impl Operator for Trunc {
 
     fn may_overwrite(&self, operand: usize) -> bool {
         operand == 0
+    }
+
+    fn by_example(&self, operands: &Examples<'_>) -> bool {
+        operands.only_first()
     }
 
     fn order(&self, operand: usize) -> Option<Order> {
