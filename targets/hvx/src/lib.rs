@@ -19,6 +19,7 @@ mod groups;
 mod inverse_deviation;
 pub mod kernels;
 mod line_coefficients;
+mod lookup;
 mod loops;
 mod lowering;
 pub mod machine;

@@ -14,6 +14,7 @@ use crate::depthwise::DepthwiseProduct;
 use crate::emission;
 use crate::glue::{Glue as _, Tuned};
 use crate::groups::GroupedWindows;
+use crate::lookup::TableLookup;
 use crate::loops::Loops;
 use crate::machine::Version;
 use crate::pools::Pooling;
@@ -105,6 +106,10 @@ impl Target for HvxTarget {
         let lines = aligned(signature, LinesOfChannels::of);
         if let Some(lines) = ways.ask(LinesOfChannels::NAME, lines) {
             return trainc_c::take(ways, Tuned::new(lines, version));
+        }
+        let lookup = aligned(signature, TableLookup::of);
+        if let Some(lookup) = ways.ask(TableLookup::NAME, lookup) {
+            return trainc_c::take(ways, Tuned::new(lookup, version));
         }
         trainc_c::take(ways, Loops::of(signature, version))
     }

@@ -51,6 +51,9 @@ const OUTER_UPDATE: &str = include_str!("support/trainc_xpulp_outer_update.h");
 /// Channels by themselves, on the rounding.
 const DEPTHWISE: &str = include_str!("support/trainc_xpulp_depthwise.h");
 
+/// Those of larger windows, on those of small ones.
+const DEPTHWISE_WIDE: &str = include_str!("support/trainc_xpulp_depthwise_wide.h");
+
 /// Rounding by chance, on the rounding.
 const DITHER: &str = include_str!("support/trainc_xpulp_dither.h");
 
@@ -146,6 +149,7 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_outer.h", OUTER),
             ("trainc_xpulp_outer_update.h", OUTER_UPDATE),
             ("trainc_xpulp_depthwise.h", DEPTHWISE),
+            ("trainc_xpulp_depthwise_wide.h", DEPTHWISE_WIDE),
             ("trainc_xpulp_dither.h", DITHER),
             ("trainc_xpulp_channels.h", CHANNELS),
             ("trainc_xpulp_elements.h", ELEMENTS),

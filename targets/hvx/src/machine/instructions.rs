@@ -460,6 +460,6 @@ opcodes! {
     Vror              VectorPermute V62 [d V, u V, u R] "{0} = vror({1},{2})";
     Vdelta            VectorPermute V62 [d V, u V, u V] "{0} = vdelta({1},{2})";
     Vrdelta           VectorPermute V62 [d V, u V, u V] "{0} = vrdelta({1},{2})";
-    Vlut32            VectorPermute V62 [d V, u V, u V, u R8] "{0}.b = vlut32({1}.b,{2}.b,{3})";
-    Vlut32Or          VectorPermuteShift V62 [x V, u V, u V, u R8] "{0}.b |= vlut32({1}.b,{2}.b,{3})";
+    Vlut32            VectorPermute V62 [d V, u V, u V, u U3] "{0}.b = vlut32({1}.b,{2}.b,{3})";
+    Vlut32Or          VectorPermuteShift V62 [x V, u V, u V, u U3] "{0}.b |= vlut32({1}.b,{2}.b,{3})";
 }

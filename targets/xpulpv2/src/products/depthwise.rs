@@ -1,13 +1,15 @@
 //! Convolutions of each channel by itself, and their gradients: a plane has a copy with room around and between its elements,
-//! in which a word holds a row of a window. `trainc_xpulp_depthwise.h`.
+//! in which a word holds a row of a window, `trainc_xpulp_depthwise.h`, or two, `trainc_xpulp_depthwise_wide.h`.
 
 use trainc_c::text::{Scratch, Text, declare};
 use trainc_ir::product::{Convolution, Pass};
 
 use super::layout::CORES;
 
-/// Rows and columns of a window at most.
+/// Rows and columns of a window that words hold.
 const TAPS: usize = 3;
+/// Rows and columns of a window at most.
+const MOST: [usize; 2] = [8, 5];
 /// Columns of windows at once: the last ones of a row overlap others.
 const LANES: usize = 4;
 
@@ -24,6 +26,13 @@ const APART: u64 = 3;
 const COLUMNS: u64 = 20;
 const PAIR: u64 = 62;
 const LINE_APART: u64 = 45;
+/// Of a plane's weights, of four columns of windows by a row of them, of a row of windows side by side and apart, and of a sum's
+/// magnitude.
+const WIDE_PLANE: u64 = 120;
+const WIDE_COLUMNS: u64 = 30;
+const WIDE_LINE: u64 = 20;
+const WIDE_LINE_APART: u64 = 28;
+const MAGNITUDE: u64 = 3;
 /// Of a row of errors by nine taps, and of a word of it.
 const TAPS_ROW: u64 = 6;
 const TAPS_WORD: u64 = 17;
@@ -104,6 +113,8 @@ pub(crate) struct Depthwise {
     images: usize,
     channels: usize,
     taps: [usize; 2],
+    /// Whether windows are of more rows or columns than [`TAPS`].
+    wide: bool,
     strides: [usize; 2],
     /// Windows.
     rows: usize,
@@ -127,38 +138,46 @@ impl Depthwise {
         let suits = c.is_depthwise()
             && c.outputs == 1
             && c.padding == 0
-            && c.taps.iter().all(|&taps| taps <= TAPS)
+            && c.taps.iter().zip(MOST).all(|(&taps, most)| taps <= most)
             && c.dilations == [1, 1]
-            // Elsewhere windows may lie in the padding alone.
-            && c.pads.iter().all(|&pad| pad < TAPS)
             && !c.swapped;
-        if !suits {
+        let wide = c.taps.iter().any(|&taps| taps > TAPS);
+        let gradient = c.pass == Pass::Gradient;
+        // Taps that windows have room for.
+        let extent = match (wide, gradient) {
+            (true, false) => c.taps,
+            (true, true) => c.taps.map(|taps| taps.next_multiple_of(TAPS)),
+            (false, _) => [TAPS; 2],
+        };
+        // Elsewhere windows may lie in the padding alone.
+        if !suits || [0, 1, 2, 3].iter().any(|&side| c.pads[side] >= extent[side % 2]) {
             return None;
         }
         let error = c.pass == Pass::Error;
         let [rows, columns] = if error { [c.height, c.width] } else { [c.rows, c.columns] };
         // Windows of an error are of its elements with room between them.
         let strides = if error { [1, 1] } else { c.strides };
-        let fewest = [if strides == [1, 1] && c.pass != Pass::Gradient { 2 } else { 1 }, LANES];
+        let by_pairs = !wide && !gradient && strides == [1, 1];
+        let fewest = [if by_pairs { 2 } else { 1 }, LANES];
         if rows < fewest[0] || columns < fewest[1] {
             return None;
         }
-        let area = [(rows - 1) * strides[0] + TAPS, (columns - 1) * strides[1] + TAPS];
-        // A word of the last window is read, whose last byte counts nothing.
+        let area = [0, 1].map(|axis| ([rows, columns][axis] - 1) * strides[axis] + extent[axis]);
+        // Words of the last window are read whose last bytes count nothing.
         let row = (area[1] + 1).next_multiple_of(4);
         let (x_size, y_size) = ([c.height, c.width], [c.rows, c.columns]);
         let pads = [c.pads[0], c.pads[1]];
         let x = if error {
-            let before = pads.map(|pad| TAPS - 1 - pad);
+            let before = [0, 1].map(|axis| extent[axis] - 1 - pads[axis]);
             Placing::new(0, y_size, before, c.strides, area, row)
         } else {
             Placing::new(0, x_size, pads, [1, 1], area, row)
         };
-        let gradient = c.pass == Pass::Gradient;
-        // Two zeros before a row of errors, and rows side by side.
+        // Zeros before a row of errors, two for three columns of taps, and rows side by side.
         let dy = gradient.then(|| {
-            let area = [c.rows, 2 + (c.columns - 1) * c.strides[1] + 1];
-            Placing::new(1, y_size, [0, 2], [1, c.strides[1]], area, row)
+            let before = extent[1] - 1;
+            let area = [c.rows, before + (c.columns - 1) * c.strides[1] + 1];
+            Placing::new(1, y_size, [0, before], [1, c.strides[1]], area, row)
         });
         let mut depthwise = Depthwise {
             gradient,
@@ -166,13 +185,15 @@ impl Depthwise {
             images: c.images,
             channels: c.groups,
             taps: c.taps,
+            wide,
             strides,
             rows,
             columns,
             row,
             x,
             dy,
-            x_copy: area[0] * row + 4,
+            // Words are read behind the last window.
+            x_copy: area[0] * row + if wide { 8 } else { 4 },
             dy_copy: if gradient { c.rows * row + 4 } else { 0 },
             sums: 0,
             widths: 0,
@@ -213,7 +234,12 @@ impl Depthwise {
         let [rows, columns] = [self.rows, self.columns].map(|n| n as u64);
         let placed = self.x.cycles() + self.dy.map_or(0, |dy| dy.cycles());
         let plane = if self.gradient {
-            rows * (TAPS_ROW + TAPS_WORD * (self.row / 4) as u64)
+            let blocks = self.taps.iter().map(|taps| taps.div_ceil(TAPS) as u64).product::<u64>();
+            blocks * rows * (TAPS_ROW + TAPS_WORD * (self.row / 4) as u64)
+        } else if self.wide {
+            let line = if self.strides == [1, 1] { WIDE_LINE } else { WIDE_LINE_APART };
+            let passes = columns.div_ceil(4) * self.taps[0] as u64;
+            WIDE_PLANE + passes * (WIDE_COLUMNS + rows * line) + rows * columns * MAGNITUDE
         } else if self.strides == [1, 1] {
             columns.div_ceil(4) * (COLUMNS + rows.div_ceil(2) * PAIR)
         } else {
@@ -259,8 +285,9 @@ impl Depthwise {
             out.line(format!("work.{field} = {value};"));
         }
         let name = if self.gradient { "weights" } else { "planes" };
+        let wide = if self.wide { "wide_" } else { "" };
         out.long(format!(
-            "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_depthwise_{name});",
+            "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_depthwise_{wide}{name});",
             self.parts()
         ));
     }
