@@ -34,7 +34,7 @@ pub(super) fn even_pieces(count: usize, size: usize) -> usize {
 }
 
 /// Cycles of a tile of four rows beside its products, and of a word of each of its vectors; of two rows, and of one.
-const TILE: u64 = 75;
+const TILE: u64 = 68;
 const WORDS: u64 = 24;
 const TILE_OF_TWO: u64 = 90;
 const WORDS_OF_TWO: u64 = 14;
@@ -486,10 +486,12 @@ impl Layout {
         let room = placed + self.parts() * 4 * self.lanes.bytes() + rows;
         let sums = self.matrices() * self.sum_rows() * self.lanes.tiles() * 16;
         // Half as much more for what is packed, or a quarter of all.
-        let fits =
-            2 * shifted.room() <= 3 * room || 4 * (shifted.room() + sums) <= 5 * (room + sums);
+        let fits = |shifted: &Shifted| {
+            2 * shifted.room() <= 3 * room || 4 * (shifted.room() + sums) <= 5 * (room + sums)
+        };
+        let Some(shifted) = shifted.in_portions().into_iter().find(fits) else { return self };
         let shifted = Layout { shifted: Some(shifted), ..self.clone() };
-        if fits && shifted.cycles() < self.cycles() { shifted } else { self }
+        if shifted.cycles() < self.cycles() { shifted } else { self }
     }
 
     /// An estimate of the cycles.

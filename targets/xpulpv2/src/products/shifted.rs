@@ -17,11 +17,13 @@ const WORD_APART: u64 = 6;
 const COPY: u64 = 80;
 /// Of a column of tiles, of a tile beside its products, and of a word of it.
 const COLUMN: u64 = 45;
-const TILE: u64 = 70;
+const TILE: u64 = 60;
 const PRODUCTS: u64 = 24;
 /// Of a tile of two rows.
-const TILE_OF_TWO: u64 = 60;
+const TILE_OF_TWO: u64 = 50;
 const PRODUCTS_OF_TWO: u64 = 14;
+/// Most portions of the operand.
+const MOST_PORTIONS: usize = 4;
 
 /// Lanes of a tile; `struct trainc_xpulp_lanes`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +59,8 @@ pub(crate) struct Shifted {
     /// Rows of weights, and in how many pieces cores share them.
     outputs: usize,
     pieces: usize,
+    /// In how many portions, of as many channels each, the operand is copied and multiplied.
+    portions: usize,
     /// Where channels are no whole tiles.
     listed: Vec<Lanes>,
     /// In the working memory.
@@ -87,6 +91,7 @@ impl Shifted {
             columns: c.columns,
             outputs: c.outputs,
             pieces: 1,
+            portions: 1,
             listed: Vec::new(),
             copies: 0,
             words: 0,
@@ -94,9 +99,20 @@ impl Shifted {
         if !tiles {
             shifted.listed = shifted.list();
         }
-        let [columns, tiles] = [shifted.tiles(), shifted.outputs / 4];
-        shifted.pieces = even_pieces(columns, tiles);
+        shifted.pieces = even_pieces(shifted.tiles(), shifted.outputs / 4);
         Some(shifted)
+    }
+
+    /// The same as a whole and in portions, where channels are whole tiles: each takes less room than those before.
+    pub(crate) fn in_portions(self) -> Vec<Shifted> {
+        let fours = if self.listed.is_empty() { self.channels / 4 } else { 1 };
+        let counts = (1..=MOST_PORTIONS).filter(|&portions| fours.is_multiple_of(portions));
+        counts
+            .map(|portions| {
+                let pieces = even_pieces(self.tiles() / portions, self.outputs / 4);
+                Shifted { pieces, portions, ..self.clone() }
+            })
+            .collect()
     }
 
     /// All lanes, where windows lie side by side: four taps below each other; of the rows of taps that are left four beside each
@@ -143,9 +159,9 @@ impl Shifted {
         (self.class() * self.strides[0] * self.columns).next_multiple_of(4)
     }
 
-    /// Bytes of all copies.
+    /// Bytes of all copies of a portion.
     fn copied(&self) -> usize {
-        self.channels * self.taps[1] * self.copy()
+        self.channels / self.portions * self.taps[1] * self.copy()
     }
 
     /// Bytes of the errors.
@@ -200,7 +216,7 @@ impl Shifted {
     pub(crate) fn declarations(&self, out: &mut Text) {
         let text = format!(
             "[{}][{}][{}][{}][{}]",
-            self.channels,
+            self.channels / self.portions,
             self.taps[1],
             self.strides[0],
             self.class(),
@@ -260,16 +276,27 @@ impl Shifted {
             out.line("work.listed = listed;");
             out.line(format!("work.sums_stride = {stride};"));
         }
-        let mut share = |count: String, name: &str| {
+        let share = |out: &mut Text, count: String, name: &str| {
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_{name});"));
         };
-        share(number(self.channels * self.taps[1]), "shift_channels");
-        share(number(self.outputs / 4 * self.rows * self.columns / 4), "error_words");
+        share(out, number(self.outputs / 4 * self.rows * self.columns / 4), "error_words");
         if !self.outputs.is_multiple_of(4) {
-            share(number(self.rows * self.columns / 4), "error_pairs");
+            share(out, number(self.rows * self.columns / 4), "error_pairs");
         }
+        let [channels, tiles] = [self.channels, self.tiles()].map(|n| n / self.portions);
+        if self.portions > 1 {
+            out.for_("portion", self.portions);
+        }
+        share(out, number(channels * self.taps[1]), "shift_channels");
         let multiply = if lists { "multiply_listed" } else { "multiply_shifted" };
-        share(divided(self.widths(), self.tiles()), multiply);
+        share(out, divided(tiles * self.pieces, tiles), multiply);
+        if self.portions > 1 {
+            let taps = self.taps[0] * self.taps[1];
+            out.line(format!("work.from += {};", channels * self.height * self.width));
+            out.line(format!("work.sums += {};", channels * taps));
+            out.line(format!("work.largest += {};", divided(tiles * self.pieces, tiles)));
+            out.close();
+        }
     }
 }
 
@@ -295,6 +322,7 @@ mod tests {
                 columns: rows,
                 outputs: 4,
                 pieces: 1,
+                portions: 1,
                 listed: Vec::new(),
                 copies: 0,
                 words: 0,
@@ -327,6 +355,7 @@ mod tests {
                 columns: 10,
                 outputs: 6,
                 pieces: 1,
+                portions: 1,
                 listed: Vec::new(),
                 copies: 0,
                 words: 0,

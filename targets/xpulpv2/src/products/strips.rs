@@ -20,9 +20,10 @@ const TURN: u64 = 22;
 /// Cycles of a line, of four columns of it, of a tile beside its products, of a segment and of a word of it.
 const LINE: u64 = 100;
 const COLUMNS: u64 = 40;
-const TILE: u64 = 70;
+const TILE: u64 = 60;
 const SEGMENT: u64 = 4;
 const WORD: u64 = 24;
+const WORD_JOINED: u64 = 22;
 /// Most bytes of all images' rows that are turned before any is multiplied.
 const JOINED: usize = 1 << 14;
 /// Most pieces that a core passes by on its way to the next.
@@ -64,6 +65,10 @@ pub(crate) struct Strips {
     places: Vec<Option<usize>>,
     /// Whether rows of the operand are turned once, in place of strips for each line.
     turns_rows: bool,
+    /// Whether a tile's windows share the columns that they meet: of three taps each.
+    joins: bool,
+    /// Whether columns of strips are no whole words, and lie side by side: windows have less words then.
+    is_close: bool,
     /// Tiles of rows and columns of a piece of a line, where lines are divided among cores, and from a piece to the next that
     /// a core takes.
     piece: [usize; 2],
@@ -132,6 +137,8 @@ impl Known {
                 return;
             }
             self.numbers.insert(place.clone(), value.to_string());
+        } else {
+            self.numbers.remove(&place);
         }
         out.line(format!("{place} = {value};"));
     }
@@ -205,6 +212,8 @@ impl Strips {
             channel_step,
             places: Vec::new(),
             turns_rows: false,
+            joins: false,
+            is_close: false,
             piece: [0; 2],
             step: 1,
             shared: Shared::default(),
@@ -218,18 +227,37 @@ impl Strips {
         strips.turns_rows = channels.is_multiple_of(4);
         if strips.turns_rows {
             strips.images = 1;
-            // Of large operands, strips take less room.
-            strips.turns_rows =
-                strips.segment() >= SEGMENT_WORDS && (by_rows || strips.room() <= by_lines);
+            // Of large operands, strips take less room. Windows that share rows are worth a quarter more of all.
+            let sums = 4 * c.images * c.groups * strips.sum_rows() * strips.sums_stride();
+            let rows = strips.room();
+            let fits = rows <= by_lines
+                || (c.taps[0] > steps[0] && 4 * (rows + sums) <= 5 * (by_lines + sums));
+            strips.turns_rows = strips.segment() >= SEGMENT_WORDS && (by_rows || fits);
         }
         if !strips.turns_rows || images * strips.room() <= JOINED {
             strips.images = images;
         }
+        if !strips.turns_rows && channels * c.taps[0] >= 4 {
+            let close = Strips { is_close: true, ..strips.clone() };
+            if close.words_of_tiles() < strips.words_of_tiles() {
+                strips = close;
+            }
+        }
+        // Tiles are whole, and of two words at least, as a first one's products are not added to anything; taps that have
+        // no place would take more room.
+        strips.joins = strips.turns_rows
+            && !by_rows
+            && (c.taps[1], strips.steps[1]) == (3, 1)
+            && strips.is_whole()
+            && !places.contains(&None)
+            && channels >= 4 * SEGMENT_WORDS
+            && !strips.trims();
         strips.places = places
             .iter()
             .map(|place| {
                 let [down, right] = (*place)?;
                 Some(match strips.turns_rows {
+                    true if strips.joins => down * strips.taps[1] * channels + right * 4,
                     true => (down * strips.taps[1] + right) * channels,
                     false => right * strips.column() + down * channels,
                 })
@@ -269,10 +297,29 @@ impl Strips {
         true
     }
 
+    /// Whether tiles of rows and columns are whole, but for a last one less of either.
+    fn is_whole(&self) -> bool {
+        matches!((self.rows % 4, self.columns % 4), (0 | 3, 0 | 3))
+    }
+
     /// Bytes of a column: of one row, or of all of a window's.
     fn column(&self) -> usize {
         let rows = if self.turns_rows { 1 } else { self.taps[0] };
-        (rows * self.channels).next_multiple_of(4)
+        let bytes = rows * self.channels;
+        if self.is_close { bytes } else { bytes.next_multiple_of(4) }
+    }
+
+    /// Of four lanes' words those that lie across two.
+    fn unaligned(&self) -> u64 {
+        (0..LANES).filter(|lane| !(lane * self.steps[1] * self.column()).is_multiple_of(4)).count()
+            as u64
+    }
+
+    /// Cycles of a window's words, of four columns and all rows.
+    fn words_of_tiles(&self) -> u64 {
+        let across = self.unaligned();
+        let last = [0, 9 + across, 14 + across, WORD + across][self.rows % 4];
+        ((self.rows / 4) as u64 * (WORD + across) + last) * self.segment() as u64
     }
 
     /// Parts of a window that lie apart.
@@ -282,7 +329,7 @@ impl Strips {
 
     /// Words of a segment.
     fn segment(&self) -> usize {
-        self.taps[1] * self.column() / 4
+        (self.taps[1] * self.column()).div_ceil(4)
     }
 
     /// Segments of a line's windows that lie in the operand.
@@ -302,7 +349,7 @@ impl Strips {
 
     /// Bytes of a window.
     fn vector(&self) -> usize {
-        self.segments() * self.taps[1] * self.column()
+        self.segments() * self.segment() * 4
     }
 
     /// Strips, or rows that are turned.
@@ -318,7 +365,10 @@ impl Strips {
     /// Bytes of a strip.
     fn bytes(&self) -> usize {
         let windows = (self.columns - 1) * self.steps[1] + self.taps[1];
-        (windows.max(self.left + self.used) * self.column()).max(self.shared.row)
+        // Where columns lie side by side, a window's last word may reach beyond it.
+        let beyond = if self.is_close { 3 } else { 0 };
+        let bytes = windows.max(self.left + self.used) * self.column() + beyond;
+        bytes.next_multiple_of(4).max(self.shared.row)
     }
 
     /// Widths of sums.
@@ -354,7 +404,7 @@ impl Strips {
             (false, false) => weights * SINGLE,
         };
         let columns = self.used.div_ceil(4) as u64;
-        let fill = (self.column() / 4) as u64 * (ROW + TURN * columns);
+        let fill = self.column().div_ceil(4) as u64 * (ROW + TURN * columns);
         let fills = match (self.shared.turned, self.turns_rows) {
             (true, _) => 0,
             (false, true) => self.height as u64,
@@ -387,6 +437,7 @@ impl Strips {
     /// An estimate of the cycles of a line, or of so many columns, from one on, and rows of it.
     fn line(&self, line: usize, from: usize, columns: usize, rows: usize) -> u64 {
         let segments = self.segments_of(line) as u64;
+        let word = if self.joins { WORD_JOINED } else { WORD + self.unaligned() };
         let trims = self.trims();
         // Half a tile has about half the products.
         let halved = |rest: usize, cycles: u64| if rest <= 2 { cycles * 7 / 12 } else { cycles };
@@ -396,7 +447,7 @@ impl Strips {
                 true => self.taps_from(column, lanes) * self.column() / 4,
                 false => self.segment(),
             };
-            let tile = TILE + segments * (SEGMENT + WORD * words as u64);
+            let tile = TILE + segments * (SEGMENT + word * words as u64);
             let last = if rows.is_multiple_of(4) { 0 } else { halved(rows % 4, tile) };
             (rows / 4) as u64 * halved(lanes, tile) + last + COLUMNS
         });
@@ -537,6 +588,7 @@ impl Strips {
             ("channel_step", self.channel_step.to_string()),
             ("taps", self.places.len().to_string()),
             ("places", "places".into()),
+            ("every", if self.joins { self.taps[1].to_string() } else { "1".into() }),
             ("to", to.to_string()),
             ("bytes", self.all_vectors().to_string()),
             ("unused", unused),
@@ -555,7 +607,11 @@ impl Strips {
     ) {
         known.declare(out, STRIPS);
         let jump = match self.turns_rows {
-            true => (self.dilation * self.bytes()) as isize - (4 * self.segment()) as isize,
+            // From behind the words of the first column, or of all.
+            true => {
+                let words = self.segment() / if self.joins { self.taps[1] } else { 1 };
+                (self.dilation * self.bytes()) as isize - (4 * words) as isize
+            }
             false => 0,
         };
         let number = |n: usize| n.to_string();
@@ -611,10 +667,17 @@ impl Strips {
             if !self.shared.turned {
                 share(number(self.strip_count()), "turn_rows");
             }
-            let multiply = if self.trims() { "multiply_trimmed" } else { "multiply_lines" };
+            let multiply = match (self.joins, self.trims()) {
+                (true, _) => "multiply_joined",
+                (false, true) => "multiply_trimmed",
+                (false, false) if self.is_whole() => "multiply_whole_lines",
+                (false, false) => "multiply_lines",
+            };
             share(divided(self.widths(), self.all_lines()), multiply);
         } else {
-            share(number(self.parts()), "multiply_strips");
+            let whole = self.is_whole();
+            let multiply = if whole { "multiply_whole_strips" } else { "multiply_strips" };
+            share(number(self.parts()), multiply);
         }
     }
 

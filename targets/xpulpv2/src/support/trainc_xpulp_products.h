@@ -26,13 +26,16 @@ struct trainc_xpulp_tile {
     const int32_t *start;
     int32_t start_stride;
     int32_t *sums;
-    int32_t sums_stride;
+    /* From a row's sum of the last of four lanes to the next row's of the first. */
+    int32_t next;
     /* The largest magnitude of all sums so far. */
     uint32_t largest;
     /* Of vectors in segments, of `words` each: how many; from the end of a lane's segment to its
-     * next; from the end of a tile's last row word to the next tile's rows; tiles below each other;
-     * and from a word of the last lane to the next word of the first. */
-    int32_t segments, jump, rest, tiles, back;
+     * next; from the end of a tile's last row word to the next tile's rows; the rows behind those of
+     * tiles below each other; and from a word of the last lane to the next word of the first. */
+    int32_t segments, jump, rest;
+    const int8_t *behind;
+    int32_t back;
     /* From a lane's sum to the next lane's, where these do not lie side by side. */
     int32_t apart;
     /* From the end of a segment of a tile's row words to the next, where taps are left out. */
@@ -48,19 +51,21 @@ struct trainc_xpulp_tile {
 #define TRAINC_XPULP_LANE(a, b, c, d, word) \
     TRAINC_XPULP_SDOT(a, x28, word) TRAINC_XPULP_SDOT(b, x29, word) \
     TRAINC_XPULP_SDOT(c, x30, word) TRAINC_XPULP_SDOT(d, x31, word)
-#define TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_SCALAR(0, x5, a, x0) TRAINC_XPULP_SCALAR(7, x11, x11, x5)
+/* Of all sums so far the largest magnitude is in x28. */
+#define TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_SCALAR(0, x29, a, x0) TRAINC_XPULP_SCALAR(7, x28, x28, x29)
 #define TRAINC_XPULP_STORE(a, b, c, d) \
-    "sw " #a ", 0(x7)\n\tsw " #b ", 4(x7)\n\tsw " #c ", 8(x7)\n\tsw " #d ", 12(x7)\n\t" \
-    "add x7, x7, x9\n\t" TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) TRAINC_XPULP_WIDTH(c) \
+    TRAINC_XPULP_SWI(a, 4, x9) TRAINC_XPULP_SWI(b, 4, x9) TRAINC_XPULP_SWI(c, 4, x9) \
+    TRAINC_XPULP_SW(d, x5, x9) TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) TRAINC_XPULP_WIDTH(c) \
     TRAINC_XPULP_WIDTH(d)
 
-/* The first loads of a tile of rows, and what its last stores need. */
+/* The first loads of a tile of rows; and what stores need, in place of the lanes and of words. */
 #define TRAINC_XPULP_OPEN \
     "lw x5, 16(x10)\n\tlw x6, 20(x10)\n\tlw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t"
-#define TRAINC_XPULP_TURN \
-    "lw x5, 12(x10)\n\tslli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\taddi x1, x1, 4\n\t"
-#define TRAINC_XPULP_SUMS "lw x7, 24(x10)\n\tlw x9, 28(x10)\n\tlw x11, 32(x10)\n\t"
-#define TRAINC_XPULP_CLOSE "sw x11, 32(x10)\n\t.option pop"
+#define TRAINC_XPULP_BACK \
+    "slli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\taddi x1, x1, 4\n\t"
+#define TRAINC_XPULP_TURN "lw x5, 12(x10)\n\t" TRAINC_XPULP_BACK
+#define TRAINC_XPULP_SUMS "lw x9, 24(x10)\n\tlw x5, 28(x10)\n\tlw x28, 32(x10)\n\t"
+#define TRAINC_XPULP_CLOSE "sw x28, 32(x10)\n\t.option pop"
 
 /* 24 instructions for 64 products; the loads are those of a word of each row. */
 #define TRAINC_XPULP_MULTIPLY4(name, ...) \
@@ -110,17 +115,16 @@ TRAINC_XPULP_MULTIPLY4(trainc_xpulp_multiply4,
         register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
         register int32_t x12 __asm__("x12") = tiles; \
         __asm__ volatile(TRAINC_XPULP_BEGIN \
-            "lw x11, 8(x10)\n\tslli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\t" \
-            "addi x1, x1, 4\n\t" TRAINC_XPULP_LOOP(1, 12, 8) \
-            "lw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t" \
+            "lw x11, 8(x10)\n\tlw x7, 0(x10)\n\t" TRAINC_XPULP_BACK \
+            TRAINC_XPULP_LOOP(1, 12, 8) "lw x9, 4(x10)\n\t" \
             TRAINC_XPULP_WORD(TRAINC_XPULP_DOT, __VA_ARGS__) "lw x5, 12(x10)\n\t" \
             TRAINC_XPULP_DOT(x27, x31, x6) "addi x5, x5, -1\n\t" \
             TRAINC_XPULP_LOOP(0, 5, 9) TRAINC_XPULP_WORD(TRAINC_XPULP_SDOT, __VA_ARGS__) \
             "9: " TRAINC_XPULP_SDOT(x27, x31, x6) \
-            step "sw x7, 0(x10)\n\t" TRAINC_XPULP_SUMS \
+            step TRAINC_XPULP_SUMS \
             TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19) \
             TRAINC_XPULP_STORE(x20, x21, x22, x23) TRAINC_XPULP_STORE(x24, x25, x26, x27) \
-            "sw x7, 24(x10)\n\t8: sw x11, 32(x10)\n\t.option pop" \
+            "sw x9, 24(x10)\n\t8: sw x28, 32(x10)\n\tsw x7, 0(x10)\n\t.option pop" \
             : "+r"(x12) : "r"(x10) \
             : "x1", "x5", "x6", "x7", "x9", "x11", "x13", "x14", "x15", "x16", "x17", \
               "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", \
@@ -170,7 +174,7 @@ static inline void trainc_xpulp_multiply1(struct trainc_xpulp_tile *tile)
         TRAINC_XPULP_SDOT(x14, x28, x5) "9: " TRAINC_XPULP_SDOT(x15, x28, x6) TRAINC_XPULP_SUMS
         TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_CLOSE
         : : "r"(x10)
-        : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x28", "memory");
+        : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x28", "x29", "memory");
 }
 
 /* A tile of the first rows of it. */
@@ -187,7 +191,7 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t
 
 /* Of two lanes. */
 #define TRAINC_XPULP_STORE2(a, b) \
-    "sw " #a ", 0(x7)\n\tsw " #b ", 4(x7)\n\tadd x7, x7, x9\n\t" \
+    TRAINC_XPULP_SWI(a, 4, x9) TRAINC_XPULP_SW(b, x5, x9) \
     TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b)
 
 /* Tiles of rows whose words lie side by side, by vectors in segments of at least two words: the
@@ -201,17 +205,15 @@ static inline void trainc_xpulp_multiply(struct trainc_xpulp_tile *tile, int32_t
     static inline void name(struct trainc_xpulp_tile *tile) \
     { \
         register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
-        __asm__ volatile(TRAINC_XPULP_BEGIN "lw x1, 52(x10)\n\t" \
-            "7: lw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t" \
+        __asm__ volatile(TRAINC_XPULP_BEGIN "lw x1, 52(x10)\n\tlw x7, 0(x10)\n\t" \
+            "lw x11, 8(x10)\n\t7: lw x9, 4(x10)\n\t" \
             word(TRAINC_XPULP_DOT) "lw x5, 12(x10)\n\t" last(TRAINC_XPULP_DOT) \
             "lw x6, 36(x10)\n\taddi x5, x5, -1\n\t" \
             TRAINC_XPULP_LOOP(1, 6, 8) TRAINC_XPULP_LOOP(0, 5, 9) \
             word(TRAINC_XPULP_SDOT) "9: " last(TRAINC_XPULP_SDOT) \
             "lw x6, 40(x10)\n\t" skip "lw x5, 12(x10)\n\t8: add x9, x9, x6\n\t" \
-            "lw x6, 44(x10)\n\tlw x5, 48(x10)\n\tadd x7, x7, x6\n\tsw x7, 0(x10)\n\t" \
-            "addi x5, x5, -1\n\tsw x5, 48(x10)\n\t" \
-            TRAINC_XPULP_SUMS __VA_ARGS__ \
-            "lw x5, 48(x10)\n\tsw x7, 24(x10)\n\tsw x11, 32(x10)\n\tbne x5, x0, 7b\n\t" \
+            "lw x6, 44(x10)\n\t" TRAINC_XPULP_SUMS "add x7, x7, x6\n\t" __VA_ARGS__ \
+            "lw x5, 48(x10)\n\tsw x9, 24(x10)\n\tsw x28, 32(x10)\n\tbne x7, x5, 7b\n\t" \
             ".option pop" \
             : : "r"(x10) \
             : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", \
@@ -235,7 +237,7 @@ TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments4, TRAINC_XPULP_WORD4, TRAINC_XPULP_L
     of(x13, x28, x6) of(x17, x29, x6) of(x21, x30, x6)
 #define TRAINC_XPULP_LAST_PAIR(of) of(x25, x31, x6)
 TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments_pair, TRAINC_XPULP_WORD_PAIR, TRAINC_XPULP_LAST_PAIR,
-    TRAINC_XPULP_STORE2(x12, x13) TRAINC_XPULP_STORE2(x16, x17)
+    "addi x5, x5, 8\n\t" TRAINC_XPULP_STORE2(x12, x13) TRAINC_XPULP_STORE2(x16, x17)
     TRAINC_XPULP_STORE2(x20, x21) TRAINC_XPULP_STORE2(x24, x25))
 /* Two rows by four lanes: the same. */
 #define TRAINC_XPULP_WORD2(of) \
@@ -256,57 +258,78 @@ TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments2, TRAINC_XPULP_WORD2, TRAINC_XPULP_L
 TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments1, TRAINC_XPULP_WORD1, TRAINC_XPULP_LAST1,
     TRAINC_XPULP_STORE(x12, x13, x14, x15))
 
+/* Four rows by four lanes of windows of three columns, which are the lanes' strides: of a word of each
+ * column the rows' three words lie side by side, and two columns more are all that lanes meet: 66
+ * instructions for 192 products. */
+#define TRAINC_XPULP_BY_LANES(of, a, b, c, d, row, e, f, g, h) \
+    of(a, row, e) of(b, row, f) of(c, row, g) of(d, row, h)
+#define TRAINC_XPULP_ROW_WORD(row) TRAINC_XPULP_LWI(row, 4, x7)
+#define TRAINC_XPULP_THREE_ROWS(of, e, f, g, h) \
+    TRAINC_XPULP_BY_LANES(of, x12, x13, x14, x15, x5, e, f, g, h) TRAINC_XPULP_ROW_WORD(x5) \
+    TRAINC_XPULP_BY_LANES(of, x16, x17, x18, x19, x6, e, f, g, h) TRAINC_XPULP_ROW_WORD(x6) \
+    TRAINC_XPULP_BY_LANES(of, x20, x21, x22, x23, x5, e, f, g, h)
+#define TRAINC_XPULP_FOUR_ROWS(of, e, f, g, h) \
+    TRAINC_XPULP_THREE_ROWS(of, e, f, g, h) TRAINC_XPULP_ROW_WORD(x5) \
+    TRAINC_XPULP_BY_LANES(of, x24, x25, x26, x27, x6, e, f, g, h) TRAINC_XPULP_ROW_WORD(x6)
+#define TRAINC_XPULP_WORD_JOINED(of) \
+    TRAINC_XPULP_LW(x28, x11, x9) TRAINC_XPULP_LW(x29, x11, x9) TRAINC_XPULP_LW(x30, x11, x9) \
+    TRAINC_XPULP_LW(x31, x11, x9) TRAINC_XPULP_ROW_WORD(x5) TRAINC_XPULP_ROW_WORD(x6) \
+    TRAINC_XPULP_FOUR_ROWS(of, x28, x29, x30, x31) TRAINC_XPULP_LW(x28, x11, x9) \
+    TRAINC_XPULP_FOUR_ROWS(TRAINC_XPULP_SDOT, x29, x30, x31, x28) TRAINC_XPULP_LW(x29, x1, x9) \
+    TRAINC_XPULP_THREE_ROWS(TRAINC_XPULP_SDOT, x30, x31, x28, x29) \
+    TRAINC_XPULP_SDOT(x24, x6, x30) TRAINC_XPULP_SDOT(x25, x6, x31) TRAINC_XPULP_SDOT(x26, x6, x28)
+#define TRAINC_XPULP_LAST_JOINED(of) TRAINC_XPULP_SDOT(x27, x6, x29)
+TRAINC_XPULP_SEGMENTS_BY(trainc_xpulp_segments_joined, TRAINC_XPULP_WORD_JOINED,
+    TRAINC_XPULP_LAST_JOINED, ,
+    TRAINC_XPULP_STORE(x12, x13, x14, x15) TRAINC_XPULP_STORE(x16, x17, x18, x19)
+    TRAINC_XPULP_STORE(x20, x21, x22, x23) TRAINC_XPULP_STORE(x24, x25, x26, x27))
+
 /* Tiles of rows below each other, whose words lie side by side, where lanes' sums lie apart: a row's
- * start and its end, of which sums_stride is the way from behind the last lane. */
+ * start, by x6 and x28, and its end. */
 #define TRAINC_XPULP_START_APART(a, b, c, d) \
     TRAINC_XPULP_LW(a, x6, x5) TRAINC_XPULP_LW(b, x6, x5) TRAINC_XPULP_LW(c, x6, x5) \
-    TRAINC_XPULP_LW(d, x6, x5) "add x5, x5, x1\n\t"
+    TRAINC_XPULP_LW(d, x28, x5)
 #define TRAINC_XPULP_STORE_APART(a, b, c, d) \
-    TRAINC_XPULP_SW(a, x6, x7) TRAINC_XPULP_SW(b, x6, x7) TRAINC_XPULP_SW(c, x6, x7) \
-    TRAINC_XPULP_SW(d, x6, x7) "add x7, x7, x9\n\t" TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) \
+    TRAINC_XPULP_SW(a, x6, x9) TRAINC_XPULP_SW(b, x6, x9) TRAINC_XPULP_SW(c, x6, x9) \
+    TRAINC_XPULP_SW(d, x5, x9) TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) \
     TRAINC_XPULP_WIDTH(c) TRAINC_XPULP_WIDTH(d)
-#define TRAINC_XPULP_ROWS_AND_LANES "lw x7, 0(x10)\n\tlw x9, 4(x10)\n\tlw x11, 8(x10)\n\t"
-#define TRAINC_XPULP_BACK \
-    "slli x1, x11, 1\n\tadd x1, x1, x11\n\tneg x1, x1\n\taddi x1, x1, 4\n\t"
 #define TRAINC_XPULP_TILES_APART(name, word, last, stores, ...) \
     static inline void name(struct trainc_xpulp_tile *tile, int32_t tiles) \
     { \
         register struct trainc_xpulp_tile *x10 __asm__("x10") = tile; \
         register int32_t x12 __asm__("x12") = tiles; \
-        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) __VA_ARGS__ \
+        __asm__ volatile(TRAINC_XPULP_BEGIN "lw x11, 8(x10)\n\tlw x7, 0(x10)\n\t" TRAINC_XPULP_BACK \
+            TRAINC_XPULP_LOOP(1, 12, 8) __VA_ARGS__ \
             TRAINC_XPULP_LOOP(0, 5, 9) word(TRAINC_XPULP_SDOT) \
-            "9: " last(TRAINC_XPULP_SDOT) "sw x7, 0(x10)\n\tlw x6, 56(x10)\n\t" \
-            TRAINC_XPULP_SUMS stores \
-            "sw x7, 24(x10)\n\t8: sw x11, 32(x10)\n\t.option pop" \
+            "9: " last(TRAINC_XPULP_SDOT) "lw x6, 56(x10)\n\t" TRAINC_XPULP_SUMS stores \
+            "sw x9, 24(x10)\n\t8: sw x28, 32(x10)\n\tsw x7, 0(x10)\n\t.option pop" \
             : "+r"(x12) : "r"(x10) \
             : "x1", "x5", "x6", "x7", "x9", "x11", "x13", "x14", "x15", "x16", "x17", "x18", "x19", \
               "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "x31", \
               "memory"); \
     }
-/* Of four rows, from zeros: at least two words. */
+/* From zeros: at least two words. To the sums that are there. */
+#define TRAINC_XPULP_FROM_ZEROS(word, last) \
+    "lw x9, 4(x10)\n\t" word(TRAINC_XPULP_DOT) "lw x5, 12(x10)\n\t" last(TRAINC_XPULP_DOT) \
+    "addi x5, x5, -1\n\t"
+#define TRAINC_XPULP_FROM_SUMS(rows) \
+    "lw x5, 24(x10)\n\tlw x6, 56(x10)\n\tlw x28, 28(x10)\n\t" rows(TRAINC_XPULP_START_APART) \
+    "lw x5, 12(x10)\n\tlw x9, 4(x10)\n\t"
+/* Of four rows. */
 #define TRAINC_XPULP_APART4(of) \
     of(x12, x13, x14, x15) of(x16, x17, x18, x19) of(x20, x21, x22, x23) of(x24, x25, x26, x27)
 TRAINC_XPULP_TILES_APART(trainc_xpulp_multiply_tiles_apart, TRAINC_XPULP_WORD4, TRAINC_XPULP_LAST4,
     TRAINC_XPULP_APART4(TRAINC_XPULP_STORE_APART),
-    TRAINC_XPULP_ROWS_AND_LANES TRAINC_XPULP_BACK TRAINC_XPULP_WORD4(TRAINC_XPULP_DOT)
-    "lw x5, 12(x10)\n\t" TRAINC_XPULP_LAST4(TRAINC_XPULP_DOT) "addi x5, x5, -1\n\t")
-/* To the sums that are there. */
+    TRAINC_XPULP_FROM_ZEROS(TRAINC_XPULP_WORD4, TRAINC_XPULP_LAST4))
 TRAINC_XPULP_TILES_APART(trainc_xpulp_add_tiles_apart, TRAINC_XPULP_WORD4, TRAINC_XPULP_LAST4,
-    TRAINC_XPULP_APART4(TRAINC_XPULP_STORE_APART),
-    "lw x5, 24(x10)\n\tlw x6, 56(x10)\n\tlw x1, 28(x10)\n\t"
-    TRAINC_XPULP_APART4(TRAINC_XPULP_START_APART)
-    TRAINC_XPULP_ROWS_AND_LANES "lw x5, 12(x10)\n\t" TRAINC_XPULP_BACK)
+    TRAINC_XPULP_APART4(TRAINC_XPULP_STORE_APART), TRAINC_XPULP_FROM_SUMS(TRAINC_XPULP_APART4))
 /* Of two rows. */
 #define TRAINC_XPULP_APART2(of) of(x12, x13, x14, x15) of(x16, x17, x18, x19)
 TRAINC_XPULP_TILES_APART(trainc_xpulp_multiply_pairs_apart, TRAINC_XPULP_WORD2, TRAINC_XPULP_LAST2,
     TRAINC_XPULP_APART2(TRAINC_XPULP_STORE_APART),
-    TRAINC_XPULP_ROWS_AND_LANES TRAINC_XPULP_BACK TRAINC_XPULP_WORD2(TRAINC_XPULP_DOT)
-    "lw x5, 12(x10)\n\t" TRAINC_XPULP_LAST2(TRAINC_XPULP_DOT) "addi x5, x5, -1\n\t")
+    TRAINC_XPULP_FROM_ZEROS(TRAINC_XPULP_WORD2, TRAINC_XPULP_LAST2))
 TRAINC_XPULP_TILES_APART(trainc_xpulp_add_pairs_apart, TRAINC_XPULP_WORD2, TRAINC_XPULP_LAST2,
-    TRAINC_XPULP_APART2(TRAINC_XPULP_STORE_APART),
-    "lw x5, 24(x10)\n\tlw x6, 56(x10)\n\tlw x1, 28(x10)\n\t"
-    TRAINC_XPULP_APART2(TRAINC_XPULP_START_APART)
-    TRAINC_XPULP_ROWS_AND_LANES "lw x5, 12(x10)\n\t" TRAINC_XPULP_BACK)
+    TRAINC_XPULP_APART2(TRAINC_XPULP_STORE_APART), TRAINC_XPULP_FROM_SUMS(TRAINC_XPULP_APART2))
 
 /* A word, the rest of a piece, and the gap behind it. */
 #define TRAINC_XPULP_PIECES(words, loads, stores) \
@@ -423,7 +446,7 @@ static inline void trainc_xpulp_multiply_some(struct trainc_xpulp_tile *tile, in
                 }
 #endif
             }
-            tile->sums[row * (tile->sums_stride / 4) + lane] = (int32_t)sum;
+            tile->sums[row * (tile->next / 4 + 3) + lane] = (int32_t)sum;
             tile->largest = trainc_xpulp_maxu(tile->largest, trainc_xpulp_abs(sum));
         }
     }
@@ -439,49 +462,55 @@ static inline void trainc_xpulp_multiply_tiles(struct trainc_xpulp_tile *tile, i
     for (; tiles > 0; tiles--) {
         trainc_xpulp_multiply(tile, 4);
         tile->rows += 4 * tile->stride;
-        tile->sums += tile->sums_stride;
+        tile->sums += tile->next + 12;
     }
 }
 
-/* Tiles of some rows and lanes by vectors in segments. */
+/* Tiles of some rows and lanes by vectors in segments, of so many lanes' strides for each word. */
 static inline void trainc_xpulp_segments_some(struct trainc_xpulp_tile *tile, int32_t rows,
-    int32_t lanes)
+    int32_t lanes, int32_t columns)
 {
-    for (; tile->tiles > 0; tile->tiles--) {
+    while (tile->rows != tile->behind) {
         for (int32_t row = 0; row < rows; row++) {
             for (int32_t lane = 0; lane < lanes; lane++) {
                 const int8_t *a = tile->rows + 4 * row, *b = tile->lanes + lane * tile->stride;
                 uint32_t sum = 0;
                 for (int32_t n = 0; n < tile->segments; n++, a += tile->skip, b += tile->jump) {
-                    for (int32_t i = 0; i < tile->words; i++, a += 4 * rows, b += 4) {
+                    for (int32_t i = 0; i < columns * tile->words; i++, a += 4 * rows) {
+                        const int8_t *const at = b + 4 * (i / columns) + i % columns * tile->stride;
 #if defined(TRAINC_XPULP_BUILTINS)
                         sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(a),
-                            trainc_xpulp_load(b));
+                            trainc_xpulp_load(at));
 #else
                         for (int32_t k = 0; k < 4; k++) {
-                            sum += (uint32_t)(a[k] * b[k]);
+                            sum += (uint32_t)(a[k] * at[k]);
                         }
 #endif
                     }
+                    b += 4 * tile->words;
                 }
-                tile->sums[row * (tile->sums_stride / 4) + lane] = (int32_t)sum;
+                tile->sums[row * (tile->next / 4 + 3) + lane] = (int32_t)sum;
                 tile->largest = trainc_xpulp_maxu(tile->largest, trainc_xpulp_abs(sum));
             }
         }
-        tile->rows += tile->segments * (4 * rows * tile->words + tile->skip) + tile->rest;
-        tile->sums += rows * (tile->sums_stride / 4);
+        tile->rows += tile->segments * (4 * rows * columns * tile->words + tile->skip) + tile->rest;
+        tile->sums += rows * (tile->next / 4 + 3);
     }
 }
 
 #define TRAINC_XPULP_SEGMENTS(name, rows, lanes) \
     static inline void name(struct trainc_xpulp_tile *tile) \
     { \
-        trainc_xpulp_segments_some(tile, rows, lanes); \
+        trainc_xpulp_segments_some(tile, rows, lanes, 1); \
     } \
     static inline void name##_trimmed(struct trainc_xpulp_tile *tile) \
     { \
-        trainc_xpulp_segments_some(tile, rows, lanes); \
+        trainc_xpulp_segments_some(tile, rows, lanes, 1); \
     }
+static inline void trainc_xpulp_segments_joined(struct trainc_xpulp_tile *tile)
+{
+    trainc_xpulp_segments_some(tile, 4, 4, 3);
+}
 TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments4, 4, 4)
 TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments_pair, 4, 2)
 TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments2, 2, 4)
@@ -491,7 +520,7 @@ TRAINC_XPULP_SEGMENTS(trainc_xpulp_segments1, 1, 4)
 static inline void trainc_xpulp_some_apart(struct trainc_xpulp_tile *tile, int32_t tiles,
     int32_t rows, int32_t adds)
 {
-    const int32_t apart = tile->apart / 4, stride = tile->sums_stride / 4 + tile->apart;
+    const int32_t apart = tile->apart / 4, stride = tile->next / 4 + 3 * apart;
     for (; tiles > 0; tiles--) {
         int32_t sums[16];
         for (int32_t n = 0; n < 4 * rows; n++) {
@@ -870,9 +899,9 @@ static inline void trainc_xpulp_multiply_tile(const struct trainc_xpulp_product 
     tile.stride = bytes;
     tile.words = bytes >> 2;
     tile.sums = work->sums + first * work->sums_stride + 4 * n;
-    tile.sums_stride = 4 * work->sums_stride;
+    tile.next = 4 * work->sums_stride - 12;
     tile.start = work->adds ? tile.sums : trainc_xpulp_zeros;
-    tile.start_stride = work->adds ? tile.sums_stride : 0;
+    tile.start_stride = work->adds ? 4 * work->sums_stride : 0;
     tile.largest = 0;
     int32_t row = 0;
     if (!work->adds && tile.words > 1 && count >= 4) {

@@ -128,7 +128,7 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_shifted(void *context, int
         tile.words = bytes >> 2;
         tile.sums = work->sums + 4 * (first * work->channels + four) * taps + tap;
         tile.apart = 4 * taps;
-        tile.sums_stride = 4 * (work->channels - 4) * taps;
+        tile.next = 4 * (work->channels - 3) * taps;
         tile.largest = 0;
         if (work->adds) {
             trainc_xpulp_add_tiles_apart(&tile, each);
@@ -176,7 +176,7 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_listed(void *context, int3
         tile.words = bytes >> 2;
         tile.sums = work->sums + 4 * first * work->sums_stride + lanes->to;
         tile.apart = 4 * lanes->apart;
-        tile.sums_stride = 4 * work->sums_stride - 4 * tile.apart;
+        tile.next = 4 * work->sums_stride - 3 * tile.apart;
         tile.largest = 0;
         const int32_t pair = (work->outputs & 2) != 0 && n % pieces == pieces - 1;
         if (work->adds) {

@@ -14,6 +14,8 @@ struct trainc_xpulp_taps {
     /* The taps of a channel, and where in a row the first channel of each goes; -1 if nowhere. */
     int32_t taps;
     const int16_t *places;
+    /* From four channels of a tap to its next ones, in words. */
+    int32_t every;
     int8_t *to;
     /* Of a row. */
     int32_t bytes;
@@ -82,14 +84,16 @@ static inline void trainc_xpulp_pack_row(const struct trainc_xpulp_taps *work, c
                 const int32_t place = work->places[tap + i];
                 places[i] = place < 0 ? unused : to + place * rows;
             }
-            trainc_xpulp_turn_to(rows_of, 4 * stride, work->channels >> 2, places, 4 * rows);
+            trainc_xpulp_turn_to(rows_of, 4 * stride, work->channels >> 2, places,
+                4 * rows * work->every);
         }
         return;
     }
     for (; done < work->taps; done++) {
         const int32_t place = work->places[done];
         const int8_t *at = from + done;
-        for (int32_t i = place; place >= 0 && i < place + work->channels; i++) {
+        for (int32_t channel = 0; place >= 0 && channel < work->channels; channel++) {
+            const int32_t i = place + (channel & ~3) * work->every + (channel & 3);
             to[(i & ~3) * rows + (i & 3)] = *at;
             at += work->channel_step;
         }
@@ -120,8 +124,8 @@ struct trainc_xpulp_strips {
     int32_t taps, dilation, down, top;
     /* Columns of a strip before the operand's, and how many of these it holds: at least four. */
     int32_t left, used;
-    /* Bytes of a column, of a strip, and from a window to the next; words of a window, and of each of
-     * its segments; from a segment's end to the next one. */
+    /* Bytes of a column, of a strip, and from a window to the next: whole words, but for columns of
+     * strips; words of a window, and of each of its segments; from a segment's end to the next one. */
     int32_t column, bytes, right, words, segment, jump;
     /* Columns of a window; read where those that meet nothing are left out. */
     int32_t across;
@@ -148,13 +152,17 @@ static inline void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *wor
     int32_t line, int8_t *strip)
 {
     const int32_t plane = work->height * work->width, rest = work->used & 3;
-    const int32_t skipped = work->used - 4;
+    const int32_t skipped = work->used - 4, over = work->column & 3;
     int32_t channel = 0, row = line * work->down - work->top, last = row + work->taps * work->dilation;
     int32_t at = image * work->channels * plane + row * work->width;
-    int8_t *to = strip + work->left * work->column;
-    for (int32_t k = 0; k < work->column; k += 4, to += 4) {
-        const int8_t *rows[4];
-        for (int32_t i = 0; i < 4; i++) {
+    const int8_t *rows[4] = { 0, 0, 0, 0 };
+    for (int32_t k = 0; k < work->column; k += 4) {
+        /* The last four rows overlap those before, where columns are no whole words. */
+        const int32_t fresh = over > 0 && k + 4 > work->column ? over : 4;
+        for (int32_t i = 0; i < 4 - fresh; i++) {
+            rows[i] = rows[i + fresh];
+        }
+        for (int32_t i = 4 - fresh; i < 4; i++) {
             rows[i] = row < 0 || row >= work->height || row >= last ? work->zeros
                 : work->from + at;
             at += plane;
@@ -164,6 +172,7 @@ static inline void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *wor
                 at += work->dilation * work->width - work->channels * plane;
             }
         }
+        int8_t *const to = strip + work->left * work->column + k + fresh - 4;
         int8_t *places[4];
         for (int32_t i = 0; i < 4; i++) {
             places[i] = to + i * work->column;
@@ -171,11 +180,12 @@ static inline void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *wor
         trainc_xpulp_turn_to(rows, 4, work->used >> 2, places, 4 * work->column);
         if (rest > 0) {
             /* The last four columns overlap those before. */
+            const int8_t *last_of[4];
             for (int32_t i = 0; i < 4; i++) {
-                rows[i] += skipped;
+                last_of[i] = rows[i] + skipped;
                 places[i] += skipped * work->column;
             }
-            trainc_xpulp_turn_to(rows, 4, 1, places, 4);
+            trainc_xpulp_turn_to(last_of, 4, 1, places, 4);
         }
     }
 }
@@ -193,6 +203,7 @@ static inline void trainc_xpulp_trim(const struct trainc_xpulp_strips *work,
     tile->skip = rows * left_out;
     tile->lanes += first * work->column;
     tile->rows += rows * first * work->column;
+    tile->behind += rows * first * work->column;
 }
 
 /* The windows of a line's piece, which begins at a tile of rows and at a column: segments of
@@ -216,7 +227,7 @@ static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_multiply_line(const struct trai
     struct trainc_xpulp_tile tile;
     tile.stride = work->right;
     tile.words = work->segment;
-    tile.sums_stride = 4 * work->sums_stride;
+    tile.next = 4 * work->sums_stride - 12;
     tile.largest = 0;
     tile.skip = 0;
     tile.segments = segments;
@@ -229,7 +240,7 @@ static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_multiply_line(const struct trai
     const int8_t *rows = own + 16 * first * work->segment;
     for (; tiles > 0 && left > behind; left -= 4, at += 4 * work->right, to += 4) {
         tile.rows = rows;
-        tile.tiles = tiles;
+        tile.behind = rows + 16 * tiles * work->words;
         tile.lanes = at;
         tile.sums = to;
         if (left <= 2) {
@@ -267,7 +278,7 @@ static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_multiply_line(const struct trai
     for (left = work->columns - from_column; left > behind; left -= 4) {
         const int32_t back = left < 4 ? 4 - left : 0;
         tile.rows = rows;
-        tile.tiles = 1;
+        tile.behind = rows + 4 * last * segments * work->segment;
         tile.lanes = at - back * work->right;
         tile.sums = to - back;
         if (trims) {
@@ -288,10 +299,80 @@ static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_multiply_line(const struct trai
     return tile.largest;
 }
 
-/* Some parts of all images' lines. */
-static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_strips(void *context, int32_t begin, int32_t end)
+/* The same without and with such. */
+static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_plain_line(const struct trainc_xpulp_strips *work,
+    const int8_t *lanes, int32_t first, int32_t segments, int32_t *sums, int32_t from_tile,
+    int32_t from_column)
 {
-    const struct trainc_xpulp_strips *const work = (const struct trainc_xpulp_strips *)context;
+    return trainc_xpulp_multiply_line(work, lanes, first, segments, sums, from_tile, from_column, 0);
+}
+
+static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_trimmed_line(const struct trainc_xpulp_strips *work,
+    const int8_t *lanes, int32_t first, int32_t segments, int32_t *sums, int32_t from_tile,
+    int32_t from_column)
+{
+    return trainc_xpulp_multiply_line(work, lanes, first, segments, sums, from_tile, from_column, 1);
+}
+
+/* The same where all are whole tiles: rows, and columns of results, but for a last one less of either,
+ * whose tile overlaps others. `words` of a segment are the lanes' from one column to the next. */
+static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_multiply_whole(
+    const struct trainc_xpulp_strips *work, const int8_t *lanes, int32_t first, int32_t segments,
+    int32_t *sums, int32_t from_tile, int32_t from_column, int32_t words, int32_t back,
+    void (*multiply)(struct trainc_xpulp_tile *tile))
+{
+    const int32_t tiles =
+        trainc_minimum32(((work->row_count + 1) >> 2) - from_tile, work->piece_tiles);
+    const int32_t to_column =
+        trainc_minimum32(from_column + work->piece_columns, work->columns);
+    const int8_t *const rows = work->rows + 16 * (from_tile * work->words + first * work->segment);
+    struct trainc_xpulp_tile tile;
+    tile.stride = work->right;
+    tile.words = words;
+    tile.next = 4 * work->sums_stride - 12;
+    tile.largest = 0;
+    tile.segments = segments;
+    tile.jump = work->jump;
+    tile.rest = 16 * (work->words - segments * work->segment);
+    tile.behind = rows + 16 * tiles * work->words;
+    tile.back = back;
+    tile.skip = 0;
+    sums += 4 * from_tile * work->sums_stride;
+    for (int32_t column = from_column; column < to_column; column += 4) {
+        const int32_t at = trainc_minimum32(column, work->columns - 4);
+        tile.rows = rows;
+        tile.lanes = lanes + at * work->right;
+        tile.sums = sums + at;
+        multiply(&tile);
+    }
+    return tile.largest;
+}
+
+static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_whole_line(const struct trainc_xpulp_strips *work,
+    const int8_t *lanes, int32_t first, int32_t segments, int32_t *sums, int32_t from_tile,
+    int32_t from_column)
+{
+    return trainc_xpulp_multiply_whole(work, lanes, first, segments, sums, from_tile, from_column,
+        work->segment, 4 - 3 * work->right, trainc_xpulp_segments4);
+}
+
+/* Where neighbouring windows are of three columns, which are loaded once for a tile. */
+static TRAINC_XPULP_INLINE uint32_t trainc_xpulp_joined_line(const struct trainc_xpulp_strips *work,
+    const int8_t *lanes, int32_t first, int32_t segments, int32_t *sums, int32_t from_tile,
+    int32_t from_column)
+{
+    return trainc_xpulp_multiply_whole(work, lanes, first, segments, sums, from_tile, from_column,
+        work->column >> 2, 4 - 5 * work->right, trainc_xpulp_segments_joined);
+}
+
+/* What multiplies a line's piece. */
+typedef uint32_t trainc_xpulp_line(const struct trainc_xpulp_strips *work, const int8_t *lanes,
+    int32_t first, int32_t segments, int32_t *sums, int32_t from_tile, int32_t from_column);
+
+/* Some parts of all images' lines. */
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_parts_of_lines(
+    const struct trainc_xpulp_strips *work, int32_t begin, int32_t end, trainc_xpulp_line *multiply)
+{
     const int32_t lines = work->images * work->lines;
     for (int32_t part = begin; part < end; part++) {
         int8_t *const strip = work->strips + part * work->bytes;
@@ -300,8 +381,8 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_strips(void *context, int3
         int32_t image = first / work->lines, line = first - image * work->lines;
         for (int32_t left = (part + 1) * lines / work->parts - first; left > 0; left--) {
             trainc_xpulp_fill_strip(work, image, line, strip);
-            const uint32_t largest = trainc_xpulp_multiply_line(work, strip, 0, 1,
-                work->sums + image * work->image_sums + line * work->columns, 0, 0, 0);
+            const uint32_t largest = multiply(work, strip, 0, 1,
+                work->sums + image * work->image_sums + line * work->columns, 0, 0);
             work->largest[part] = trainc_xpulp_maxu(work->largest[part], largest);
             if (++line == work->lines) {
                 line = 0;
@@ -309,6 +390,19 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_strips(void *context, int3
             }
         }
     }
+}
+
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_strips(void *context, int32_t begin, int32_t end)
+{
+    trainc_xpulp_multiply_parts_of_lines((const struct trainc_xpulp_strips *)context, begin, end,
+        trainc_xpulp_plain_line);
+}
+
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_whole_strips(void *context, int32_t begin,
+    int32_t end)
+{
+    trainc_xpulp_multiply_parts_of_lines((const struct trainc_xpulp_strips *)context, begin, end,
+        trainc_xpulp_whole_line);
 }
 
 /* Some rows of the operand as columns of all channels, where columns outside of it are zeros. */
@@ -347,9 +441,9 @@ static inline void trainc_xpulp_turn_rows(void *context, int32_t begin, int32_t 
 }
 
 /* Some lines, or pieces of them, all lines' first before the second, of an operand whose rows were
- * turned: rows of windows outside of it are skipped, and columns where `trims` says so. */
+ * turned, by what multiplies one: rows of windows outside of it are skipped. */
 static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_pieces_of_lines(
-    const struct trainc_xpulp_strips *work, int32_t begin, int32_t end, int32_t trims)
+    const struct trainc_xpulp_strips *work, int32_t begin, int32_t end, trainc_xpulp_line *multiply)
 {
     const int32_t pieces = work->pieces, step = work->step, lines = work->images * work->lines;
     int32_t piece = begin * step % pieces;
@@ -379,9 +473,9 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_pieces_of_lines(
         }
         sums += line * work->columns;
         if (first < behind) {
-            const uint32_t largest = trainc_xpulp_multiply_line(work,
+            const uint32_t largest = multiply(work,
                 strips + (top + first * work->dilation) * work->bytes, first, behind - first,
-                sums, tile, column, trims);
+                sums, tile, column);
             work->largest[piece] = trainc_xpulp_maxu(work->largest[piece], largest);
             continue;
         }
@@ -393,12 +487,27 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_pieces_of_lines(
 
 static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_lines(void *context, int32_t begin, int32_t end)
 {
-    trainc_xpulp_multiply_pieces_of_lines((const struct trainc_xpulp_strips *)context, begin, end, 0);
+    trainc_xpulp_multiply_pieces_of_lines((const struct trainc_xpulp_strips *)context, begin, end,
+        trainc_xpulp_plain_line);
+}
+
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_whole_lines(void *context, int32_t begin,
+    int32_t end)
+{
+    trainc_xpulp_multiply_pieces_of_lines((const struct trainc_xpulp_strips *)context, begin, end,
+        trainc_xpulp_whole_line);
 }
 
 static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_trimmed(void *context, int32_t begin, int32_t end)
 {
-    trainc_xpulp_multiply_pieces_of_lines((const struct trainc_xpulp_strips *)context, begin, end, 1);
+    trainc_xpulp_multiply_pieces_of_lines((const struct trainc_xpulp_strips *)context, begin, end,
+        trainc_xpulp_trimmed_line);
+}
+
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_joined(void *context, int32_t begin, int32_t end)
+{
+    trainc_xpulp_multiply_pieces_of_lines((const struct trainc_xpulp_strips *)context, begin, end,
+        trainc_xpulp_joined_line);
 }
 
 #endif
