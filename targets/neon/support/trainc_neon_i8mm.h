@@ -14,6 +14,9 @@
 #define TRAINC_I8MM __attribute__((target("arch=armv8.2-a+i8mm")))
 #endif
 
+/* Keeps loads behind it there, for compilers would move them forward until registers are spilled. */
+#define TRAINC_BEHIND __asm__ volatile("" : : : "memory")
+
 /* The rows of two registers of 2 by 2 sums; returns the bits of their magnitudes. */
 TRAINC_PART uint32x4_t trainc_store_2x4(int32_t *sums, int32x4_t left, int32x4_t right)
 {
@@ -37,7 +40,6 @@ TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_i8mm(const int8_t *rows, const 
     for (const struct trainc_run *end = run + runs; run != end; run++) {
         const int8_t *row = rows + run->rows, *lane = lanes + run->lanes;
         const int8_t *const stop = row + 128 * (ptrdiff_t)run->blocks;
-        do {
 #define TRAINC_ROWS(r, k)                       \
     r##0 = vmmlaq_s32(r##0, k, y.val[0]);       \
     r##1 = vmmlaq_s32(r##1, k, y.val[1]);       \
@@ -56,11 +58,19 @@ TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_i8mm(const int8_t *rows, const 
         TRAINC_ROWS(c, x.val[2]);                   \
         TRAINC_ROWS(d, x.val[3]);                   \
     }
+        if ((run->blocks & 1) != 0) {
             TRAINC_HALF
             TRAINC_HALF
+        }
+        while (row != stop) {
+            TRAINC_HALF
+            TRAINC_HALF
+            TRAINC_BEHIND;
+            TRAINC_HALF
+            TRAINC_HALF
+        }
 #undef TRAINC_HALF
 #undef TRAINC_ROWS
-        } while (row != stop);
     }
     uint32x4_t bits = trainc_store_2x4(sums, a0, a1);
     bits = vorrq_u32(bits, trainc_store_2x4(sums + 4, a2, a3));
@@ -94,10 +104,6 @@ TRAINC_PART uint32x4_t trainc_store_2x2x2(int32_t *sums, int32x4_t first, int32x
     l##1 = vmmlaq_s32(l##1, x, y.val[1]);       \
     l##2 = vmmlaq_s32(l##2, x, y.val[2]);       \
     l##3 = vmmlaq_s32(l##3, x, y.val[3])
-/* Keeps sums in the registers in which they are: compilers would copy them to and fro between loops. */
-#define TRAINC_KEEP(l, m)                                                     \
-    __asm__("" : "+w"(l##0), "+w"(l##1), "+w"(l##2), "+w"(l##3), "+w"(m##0),  \
-        "+w"(m##1), "+w"(m##2), "+w"(m##3))
 #define TRAINC_STORE_FOUR(l, first, second)                                    \
     bits = vorrq_u32(bits, trainc_store_2x2x2(sums + 8 * first, l##0, l##1));  \
     bits = vorrq_u32(bits, trainc_store_2x2x2(sums + 8 * first + 8, l##2, l##3))
@@ -126,21 +132,26 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_tiles_i8mm(const int8_t *rows, int32_t
                 TRAINC_OPAQUE(y);
                 const int8x16x4_t y1 = vld1q_s8_x4(y);
                 y += 64;
+                TRAINC_OPAQUE(y);
+                TRAINC_BEHIND;
 #define TRAINC_LANES(l, first, second)                                           \
     {                                                                            \
         const int64x2_t u = vreinterpretq_s64_s8(vld1q_s8(x##first + k));        \
         const int64x2_t v = vreinterpretq_s64_s8(vld1q_s8(x##second + k));       \
         TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip1q_s64(u, v)), y0);              \
         TRAINC_PAIR(l, vreinterpretq_s8_s64(vzip2q_s64(u, v)), y1);              \
+        TRAINC_BEHIND;                                                           \
     }
-                TRAINC_PAIRS(TRAINC_LANES)
+                TRAINC_PAIRS(TRAINC_LANES);
 #undef TRAINC_LANES
                 k += 16;
             }
             if (words != 0) {
                 const int8x16x4_t y0 = vld1q_s8_x4(y);
-#define TRAINC_LANES(l, first, second) \
-    TRAINC_PAIR(l, vcombine_s8(vld1_s8(x##first + k), vld1_s8(x##second + k)), y0)
+                TRAINC_BEHIND;
+#define TRAINC_LANES(l, first, second)                                                  \
+    TRAINC_PAIR(l, vcombine_s8(vld1_s8(x##first + k), vld1_s8(x##second + k)), y0);     \
+    TRAINC_BEHIND
                 TRAINC_PAIRS(TRAINC_LANES);
 #undef TRAINC_LANES
             }
@@ -155,72 +166,170 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_tiles_i8mm(const int8_t *rows, int32_t
 TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 0)
 TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 2)
 
-/* The same of lanes that lie in pairs (trainc_pixels_in_pairs): an even lane's place is that of itself
- * with the next one, and all that lies together is twice as far apart. */
-TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(const int8_t *rows, int32_t panels,
-    int32_t panel_bytes, const int8_t *operand, const int32_t *places,
-    const struct trainc_stretch *s, int32_t count, int32_t blocks, int32_t words, int32_t *sums)
-{
-    const int32x4_t zero = vdupq_n_s32(0);
-    const int8_t *x0 = operand + places[0], *x2 = operand + places[2];
-    const int8_t *x4 = operand + places[4], *x6 = operand + places[6];
-    TRAINC_OPAQUE(x0);
-    TRAINC_OPAQUE(x2);
-    TRAINC_OPAQUE(x4);
-    TRAINC_OPAQUE(x6);
-    uint32x4_t bits = vdupq_n_u32(0);
-    for (int32_t panel = 0; panel < panels; panel++) {
-        TRAINC_PAIRS(TRAINC_FOUR_SUMS);
-        for (const struct trainc_stretch *at = s, *end = s + count; at != end; at++) {
-            const int8_t *y = rows + at->rows;
-            const ptrdiff_t k = at->lanes;
-            const int8_t *u0 = x0 + k, *u2 = x2 + k, *u4 = x4 + k, *u6 = x6 + k;
-            int32_t block = blocks;
-            /* Stretches without words have a block or more. */
-            if (words == 0 || block > 0) {
-                do {
-                    const int8x16x4_t y0 = vld1q_s8_x4(y);
-                    y += 64;
-                    TRAINC_OPAQUE(y);
-                    const int8x16x4_t y1 = vld1q_s8_x4(y);
-                    y += 64;
-                    TRAINC_OPAQUE(y);
-#define TRAINC_LANES(l, first, second)                \
+#define TRAINC_HALF_OF_ROWS(n)                \
+    const int8x16x4_t y##n = vld1q_s8_x4(y);  \
+    y += 64;                                  \
+    TRAINC_OPAQUE(y);
+#define TRAINC_STEP_OF_LANES(first, halves)   \
+    u##first += 16 * (halves);                \
+    TRAINC_OPAQUE(u##first)
+/* One, two, and three halves of a block: 16 registers have the sums, 12 the rows at most. */
+#define TRAINC_LANES_OF_ONE(l, first, second)     \
+    {                                             \
+        const int8x16_t u = vld1q_s8(u##first);   \
+        TRAINC_STEP_OF_LANES(first, 1);           \
+        TRAINC_PAIR(l, u, y0);                    \
+        TRAINC_BEHIND;                            \
+    }
+#define TRAINC_LANES_OF_TWO(l, first, second)         \
     {                                                 \
         const int8x16x2_t u = vld1q_s8_x2(u##first);  \
-        u##first += 32;                               \
-        TRAINC_OPAQUE(u##first);                      \
+        TRAINC_STEP_OF_LANES(first, 2);               \
         TRAINC_PAIR(l, u.val[0], y0);                 \
         TRAINC_PAIR(l, u.val[1], y1);                 \
+        TRAINC_BEHIND;                                \
     }
-                    TRAINC_PAIRS(TRAINC_LANES)
-#undef TRAINC_LANES
-                    TRAINC_KEEP(a, b);
-                    TRAINC_KEEP(c, d);
-                } while (--block != 0);
+#define TRAINC_LANES_OF_THREE(l, first, second)       \
+    {                                                 \
+        const int8x16x3_t u = vld1q_s8_x3(u##first);  \
+        TRAINC_STEP_OF_LANES(first, 3);               \
+        TRAINC_PAIR(l, u.val[0], y0);                 \
+        TRAINC_PAIR(l, u.val[1], y1);                 \
+        TRAINC_PAIR(l, u.val[2], y2);                 \
+        TRAINC_BEHIND;                                \
+    }
+#define TRAINC_ONE_HALF                     \
+    {                                       \
+        TRAINC_HALF_OF_ROWS(0)              \
+        TRAINC_BEHIND;                      \
+        TRAINC_PAIRS(TRAINC_LANES_OF_ONE);  \
+    }
+#define TRAINC_TWO_HALVES                   \
+    {                                       \
+        TRAINC_HALF_OF_ROWS(0)              \
+        TRAINC_HALF_OF_ROWS(1)              \
+        TRAINC_BEHIND;                      \
+        TRAINC_PAIRS(TRAINC_LANES_OF_TWO);  \
+    }
+#define TRAINC_THREE_HALVES                   \
+    {                                         \
+        TRAINC_HALF_OF_ROWS(0)                \
+        TRAINC_HALF_OF_ROWS(1)                \
+        TRAINC_HALF_OF_ROWS(2)                \
+        TRAINC_BEHIND;                        \
+        TRAINC_PAIRS(TRAINC_LANES_OF_THREE);  \
+    }
+
+/* The same of lanes that lie in pairs (trainc_pixels_in_pairs): an even lane's place is that of itself
+ * with the next one, and all that lies together is twice as far apart. A stretch is so many rounds of
+ * so many halves of blocks, of which compilers know the number. `eights` times 8 places, one behind the
+ * other, and so are their sums. */
+TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(const int8_t *rows, int32_t panels,
+    int32_t panel_bytes, const int8_t *operand, const int32_t *places, int32_t eights,
+    const struct trainc_stretch *s, int32_t count, int32_t rounds, int32_t halves, int32_t *sums)
+{
+    /* Three at a time where that leaves none alone, for each load of rows and of lanes counts. */
+    const int32_t twos = halves % 3 == 0 || halves == 1 ? 0 : halves % 3 == 2 ? 1 : 2;
+    const int32_t threes = (halves - 2 * twos) / 3;
+    const int32x4_t zero = vdupq_n_s32(0);
+    uint32x4_t bits = vdupq_n_u32(0);
+    for (; eights > 0; eights--) {
+        const int8_t *x0 = operand + places[0], *x2 = operand + places[2];
+        const int8_t *x4 = operand + places[4], *x6 = operand + places[6];
+        places += 8;
+        TRAINC_OPAQUE(x0);
+        TRAINC_OPAQUE(x2);
+        TRAINC_OPAQUE(x4);
+        TRAINC_OPAQUE(x6);
+        const int8_t *row = rows;
+        for (int32_t panel = 0; panel < panels; panel++) {
+            TRAINC_PAIRS(TRAINC_FOUR_SUMS);
+            for (const struct trainc_stretch *at = s, *end = s + count; at != end;) {
+                const int8_t *y = row + at->rows;
+                const ptrdiff_t k = at->lanes;
+                const int8_t *u0 = x0 + k, *u2 = x2 + k, *u4 = x4 + k, *u6 = x6 + k;
+                int32_t round = rounds;
+                at++;
+                TRAINC_OPAQUE(at);
+                do {
+                    if (halves == 1) {
+                        TRAINC_ONE_HALF
+                    }
+                    if (threes > 0) {
+                        TRAINC_THREE_HALVES
+                    }
+                    if (threes > 1) {
+                        TRAINC_THREE_HALVES
+                    }
+                    if (threes > 2) {
+                        TRAINC_THREE_HALVES
+                    }
+                    if (threes > 3) {
+                        TRAINC_THREE_HALVES
+                    }
+                    if (twos > 0) {
+                        TRAINC_TWO_HALVES
+                    }
+                    if (twos > 1) {
+                        TRAINC_TWO_HALVES
+                    }
+                } while (--round != 0);
             }
-            if (words != 0) {
-                const int8x16x4_t y0 = vld1q_s8_x4(y);
-#define TRAINC_LANES(l, first, second) TRAINC_PAIR(l, vld1q_s8(u##first), y0)
-                TRAINC_PAIRS(TRAINC_LANES);
-#undef TRAINC_LANES
-            }
+            TRAINC_PAIRS(TRAINC_STORE_FOUR);
+            row += panel_bytes;
+            sums += 64;
         }
-        TRAINC_PAIRS(TRAINC_STORE_FOUR);
-        rows += panel_bytes;
-        sums += 64;
     }
     return bits;
 }
 
-TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, pairs, 0)
-TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, pairs, 2)
+/* The function for stretches of so many halves, and that for several rounds of these. */
+#define TRAINC_PAIRS_OF(halves)                                                                   \
+    TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_pairs_once##halves##_i8mm(const int8_t *rows,     \
+        int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places,        \
+        int32_t eights, const struct trainc_stretch *s, int32_t count, int32_t rounds,            \
+        int32_t *sums)                                                                            \
+    {                                                                                             \
+        (void)rounds;                                                                             \
+        return trainc_pairs_i8mm(rows, panels, panel_bytes, operand, places, eights, s, count, 1, \
+            halves, sums);                                                                        \
+    }                                                                                             \
+    TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_pairs_rounds##halves##_i8mm(const int8_t *rows,   \
+        int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places,        \
+        int32_t eights, const struct trainc_stretch *s, int32_t count, int32_t rounds,            \
+        int32_t *sums)                                                                            \
+    {                                                                                             \
+        return trainc_pairs_i8mm(rows, panels, panel_bytes, operand, places, eights, s, count,    \
+            rounds, halves, sums);                                                                \
+    }
 
+TRAINC_PAIRS_OF(1)
+TRAINC_PAIRS_OF(2)
+TRAINC_PAIRS_OF(3)
+TRAINC_PAIRS_OF(4)
+TRAINC_PAIRS_OF(5)
+TRAINC_PAIRS_OF(6)
+TRAINC_PAIRS_OF(7)
+TRAINC_PAIRS_OF(8)
+TRAINC_PAIRS_OF(9)
+TRAINC_PAIRS_OF(10)
+TRAINC_PAIRS_OF(11)
+TRAINC_PAIRS_OF(12)
+
+#undef TRAINC_PAIRS_OF
+#undef TRAINC_HALF_OF_ROWS
+#undef TRAINC_STEP_OF_LANES
+#undef TRAINC_LANES_OF_ONE
+#undef TRAINC_LANES_OF_TWO
+#undef TRAINC_LANES_OF_THREE
+#undef TRAINC_ONE_HALF
+#undef TRAINC_TWO_HALVES
+#undef TRAINC_THREE_HALVES
 #undef TRAINC_PAIRS
 #undef TRAINC_FOUR_SUMS
 #undef TRAINC_PAIR
-#undef TRAINC_KEEP
 #undef TRAINC_STORE_FOUR
+#undef TRAINC_BEHIND
 
 /* Where a lane's sum of a row is in a tile of these. */
 #define TRAINC_AT_I8MM(lane, row) (16 * ((lane) / 2) + 4 * ((row) / 2) + 2 * ((lane) % 2) + (row) % 2)

@@ -223,26 +223,66 @@ TRAINC_SHARED void trainc_pixels_in_pairs(int8_t *to, int32_t pixels, int32_t by
     }
 }
 
-/* The same of windows over pixels of few bytes: of pixel i and of the one `apart` behind it, the `bytes`
- * (8 or 16) from there on. */
+/* The same of windows over pixels of few bytes: of pixel `first` and of the one `apart` behind it, and so
+ * on every `step` pixels, the `bytes` (8 or 16) from there on. */
 TRAINC_SHARED void trainc_windows_in_pairs(const int8_t *from, int32_t pixels, int32_t pixel_bytes,
-    int32_t bytes, int32_t apart, int8_t *to)
+    int32_t bytes, int32_t apart, int32_t first, int32_t step, int8_t *to)
 {
+    const int32_t from_step = step * pixel_bytes, to_step = step * 2 * bytes;
+    from += first * pixel_bytes;
+    to += first * 2 * bytes;
     const int8_t *other = from + apart * pixel_bytes;
-    for (int32_t left = pixels - apart; left > 0; left--) {
+    int32_t left = pixels - apart - first;
+#ifdef __aarch64__
+    if (pixel_bytes == 1 && bytes == 8 && apart == 1 && step == 2) {
+        /* What four pairs read lies in 16 bytes. */
+        static const uint8_t order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7, 8};
+        const uint8x16_t order0 = vld1q_u8(order), two = vdupq_n_u8(2);
+        const uint8x16_t order2 = vaddq_u8(order0, two), order4 = vaddq_u8(order2, two);
+        const uint8x16_t order6 = vaddq_u8(order4, two);
+        for (; left >= 8; left -= 8) {
+            const int8x16_t near = vld1q_s8(from);
+            vst1q_s8(to, vqtbl1q_s8(near, order0));
+            vst1q_s8(to + 32, vqtbl1q_s8(near, order2));
+            vst1q_s8(to + 64, vqtbl1q_s8(near, order4));
+            vst1q_s8(to + 96, vqtbl1q_s8(near, order6));
+            from += 8;
+            other += 8;
+            to += 128;
+        }
+    }
+#endif
+    for (; left > 0; left -= step) {
         if (bytes == 8) {
             vst1q_s8(to, vcombine_s8(vld1_s8(from), vld1_s8(other)));
-            to += 16;
         } else {
             const int64x2_t a = vreinterpretq_s64_s8(vld1q_s8(from));
             const int64x2_t b = vreinterpretq_s64_s8(vld1q_s8(other));
             vst1q_s8(to, vreinterpretq_s8_s64(vzip1q_s64(a, b)));
             vst1q_s8(to + 16, vreinterpretq_s8_s64(vzip2q_s64(a, b)));
-            to += 32;
         }
-        from += pixel_bytes;
-        other += pixel_bytes;
+        from += from_step;
+        other += from_step;
+        to += to_step;
     }
+}
+
+/* Zeros around rows that lie row_bytes apart from `first` on, each of some bytes, in memory of all_bytes:
+ * rows are written later, and zeros may reach into them. */
+TRAINC_SHARED void trainc_zero_around(int8_t *place, int32_t first, int32_t rows, int32_t row_bytes,
+    int32_t bytes, int32_t all_bytes)
+{
+    const int8x16_t zero = vdupq_n_s8(0);
+    const int32_t gap = row_bytes - bytes;
+    int8_t *at = place + first + bytes;
+    trainc_zero(place, first);
+    for (int32_t row = 1; row < rows; row++) {
+        for (int32_t i = 0; i < gap; i += 16) {
+            vst1q_s8(at + i, zero);
+        }
+        at += row_bytes;
+    }
+    trainc_zero(at, (int32_t)(place + all_bytes - at));
 }
 
 /* A plane with a border, apart by remainders of its rows and columns: place (h, w) is at row

@@ -59,28 +59,55 @@ impl Axis {
 impl Stretches {
     /// An estimate of the instructions of a pair of panels, besides set-up and storing.
     fn instructions(&self, level: Level) -> usize {
+        if self.paired {
+            let Rounds { halves, rounds } = self.rounds();
+            // Where it starts; rounds have a loop of their own.
+            let round = if rounds == 1 { 0 } else { 2 };
+            return self.count() * (10 + rounds * (16 * halves + half_loads(halves) + round));
+        }
         let (blocks, words) = (self.bytes / 16, self.bytes % 16 / 4);
         // A block loads 8 registers of rows, and of each lane one: 64 `sdot` or 32 `smmla` beside it.
         let [block, two, one] = match level {
-            Level::I8mm if self.paired => [40, 21, 0],
-            Level::I8mm => [67, 34, 0],
+            Level::I8mm => [53, 30, 0],
             _ => [77, 44, 41],
         };
         // Where it starts, and the loop of blocks; with words behind it, addresses are made again for these.
         let around = match (blocks, words) {
             (0, _) => 4,
             (_, 0) => 9,
-            _ if self.paired => 28,
             _ => 14,
         };
         let stretch = around + block * blocks + two * (words / 2) + one * (words % 2);
         self.count() * stretch
     }
 
+    /// The halves of blocks of a stretch, of lanes in pairs: all of them at once where they are few, else in the rounds that take the
+    /// fewest instructions.
+    fn rounds(&self) -> Rounds {
+        let all = self.bytes / 8;
+        if all <= MOST_HALVES {
+            return Rounds { halves: all, rounds: 1 };
+        }
+        let divisors = (1..=MOST_HALVES).rev().filter(|halves| all.is_multiple_of(*halves));
+        let of = |halves| Rounds { halves, rounds: all / halves };
+        let best = divisors.map(of).min_by_key(|r| r.rounds * (half_loads(r.halves) + 2));
+        best.unwrap_or(of(1))
+    }
+
     /// The tile kernel's name.
     fn tiles(&self) -> String {
-        let kind = if self.paired { "pairs" } else { "tiles" };
-        format!("{kind}_words{}", self.bytes % 16 / 4)
+        if !self.paired {
+            return format!("tiles_words{}", self.bytes % 16 / 4);
+        }
+        match self.rounds() {
+            Rounds { halves, rounds: 1 } => format!("pairs_once{halves}"),
+            Rounds { halves, .. } => format!("pairs_rounds{halves}"),
+        }
+    }
+
+    /// What a stretch is made of: blocks, or rounds.
+    fn parts(&self) -> usize {
+        if self.paired { self.rounds().rounds } else { self.bytes / 16 }
     }
 
     /// An estimate of the instructions of an outer one.
@@ -109,7 +136,7 @@ impl Stretches {
 
     /// The last arguments of a tile kernel, but for the sums.
     fn arguments(&self, table: &str) -> String {
-        format!("{table}, {}, {}", self.count(), self.bytes / 16)
+        format!("{table}, {}, {}", self.count(), self.parts())
     }
 
     /// The same for those of the outer ones that `met` says.
@@ -119,8 +146,31 @@ impl Stretches {
             1 => format!("{met}.{field}"),
             _ => format!("{inner} * {met}.{field}"),
         });
-        format!("{table} + {first}, {count}, {}", self.bytes / 16)
+        format!("{table} + {first}, {count}, {}", self.parts())
     }
+}
+
+/// The most halves of blocks that a tile kernel of lanes in pairs multiplies without a loop.
+const MOST_HALVES: usize = 12;
+
+/// So many halves of blocks, so many times.
+#[derive(Clone, Copy, Debug)]
+struct Rounds {
+    halves: usize,
+    rounds: usize,
+}
+
+/// Loads of so many halves of blocks, three at a time where that leaves none alone: one of rows for each, and four of lanes.
+fn half_loads(halves: usize) -> usize {
+    let twos = match halves % 3 {
+        _ if halves == 1 => 0,
+        0 => 0,
+        2 => 1,
+        _ => 2,
+    };
+    let threes = (halves - 2 * twos) / 3;
+    let ones = halves - 2 * twos - 3 * threes;
+    7 * threes + 6 * twos + 5 * ones
 }
 
 /// A plane that is copied with a border: `struct trainc_border`.
@@ -161,6 +211,8 @@ impl Border {
 /// of sums become zero, and are stored with their magnitudes' bits.
 const TILES: usize = 45;
 const TILE: usize = 64;
+/// Of a call's further panels of lanes.
+const TILES_BEHIND: usize = 18;
 /// Of a function's call for all.
 const CALL: usize = 300;
 

@@ -336,6 +336,38 @@ impl<'a> WindowsInPlace<'a> {
         }
     }
 
+    /// Where in an image's memory the first row of the operand is, while its pixels lie alone.
+    fn first_row(&self) -> usize {
+        let corner =
+            |places: [usize; 2]| self.place([0, 1].map(|n| (self.margin[n] + places[n]) as i64));
+        let last = self.plane.map(|n| n - 1);
+        let first = corner([0, 0]).min(corner(last)) as usize;
+        first / self.pixel_step() * self.pixel_bytes
+    }
+
+    /// Of narrow windows in pairs, the first pixel from which lanes read, and pixels from there to the next: two where all even lanes
+    /// start in columns of one parity.
+    fn pairs_read(&self) -> [usize; 2] {
+        match self.phases.as_slice() {
+            [Reading { phase, first, .. }]
+                if phase.windows.step == [1, 1]
+                    && phase.windows.size[1].is_multiple_of(2)
+                    && self.size[1].is_multiple_of(2) =>
+            {
+                [*first as usize / self.pixel_step() % 2, 2]
+            }
+            _ => [0, 1],
+        }
+    }
+
+    /// Whether panels of lanes are multiplied one behind the other by a call of the tile kernel.
+    fn together(&self, reading: &Reading) -> bool {
+        self.apart.is_some()
+            && reading.places().is_multiple_of(8)
+            && self.panels_together() == self.row_panels()
+            && self.met(reading).is_none()
+    }
+
     /// Whether lanes have the taps of a row beside each other.
     fn narrow(&self) -> bool {
         self.lane_bytes > self.pixel_bytes
@@ -585,7 +617,12 @@ impl<'a> WindowsInPlace<'a> {
                 None => 0,
             };
             let at = if plain == 0 { "to".to_string() } else { format!("to + {plain}") };
-            out.line(format!("trainc_zero({at}, {});", layout.image_bytes - plain));
+            let first_row = self.first_row();
+            out.long(format!(
+                "trainc_zero_around({at}, {first_row}, {rows}, {row}, {}, {});",
+                columns * self.pixel_bytes,
+                layout.image_bytes - plain
+            ));
             let from = format!("x0 + {}", times("image", self.inner * rows * columns));
             if self.pixel_bytes == 1 {
                 out.line(format!("trainc_bordered(&border, {from}, {at});"));
@@ -603,12 +640,15 @@ impl<'a> WindowsInPlace<'a> {
                 ));
             }
             match self.apart {
-                Some(apart) if self.narrow() => out.long(format!(
-                    "trainc_windows_in_pairs({at}, {}, {}, {}, {apart}, to);",
-                    self.pixels(),
-                    self.pixel_bytes,
-                    self.lane_bytes
-                )),
+                Some(apart) if self.narrow() => {
+                    let [first, step] = self.pairs_read();
+                    out.long(format!(
+                        "trainc_windows_in_pairs({at}, {}, {}, {}, {apart}, {first}, {step}, to);",
+                        self.pixels(),
+                        self.pixel_bytes,
+                        self.lane_bytes
+                    ));
+                }
                 Some(apart) => out.long(format!(
                     "trainc_pixels_in_pairs(to, {}, {}, {apart});",
                     self.pixels(),
@@ -684,7 +724,11 @@ impl<'a> WindowsInPlace<'a> {
                 };
                 (format!(" + {}", times("rows", layout.rows_bytes)), some)
             };
-            out.open("for (int32_t n = first; n < stop; n++) {");
+            let some_lanes = self.together(reading);
+            out.open(match some_lanes {
+                true => "for (int32_t n = first; n < stop;) {",
+                false => "for (int32_t n = first; n < stop; n++) {",
+            });
             let (image, panel) = match c.images {
                 1 => ("pixels".to_string(), "n".to_string()),
                 _ => {
@@ -692,6 +736,16 @@ impl<'a> WindowsInPlace<'a> {
                     (image, format!("n % {panels}"))
                 }
             };
+            let eights = match (self.apart, some_lanes) {
+                (None, _) => "",
+                (Some(_), false) => "1, ",
+                (Some(_), true) => "eights, ",
+            };
+            if some_lanes {
+                out.long(format!(
+                    "const int32_t eights = trainc_minimum32(stop - n, {panels} - {panel});"
+                ));
+            }
             let place = match places.is_multiple_of(8) {
                 true => format!("8 * ({panel})"),
                 false => format!("trainc_first_place({panel}, {places})"),
@@ -711,13 +765,16 @@ impl<'a> WindowsInPlace<'a> {
                 false => format!("sums + ({sums_at} * {row_panels} + rows) * 64"),
             };
             out.long(format!(
-                "bits = vorrq_u32(bits, {}({}{at_rows}, {some}, {}, {image}, {} + {place}, {}, {to}));",
+                "bits = vorrq_u32(bits, {}({}{at_rows}, {some}, {}, {image}, {} + {place}, {eights}{}, {to}));",
                 self.level.function(&reading.stretches.tiles()),
                 at("weights", reading.rows),
                 layout.rows_bytes,
                 at("lanes", lanes),
                 arguments,
             ));
+            if some_lanes {
+                out.line("n += eights;");
+            }
             if together < row_panels {
                 out.close();
             }

@@ -3,7 +3,7 @@
 
 use trainc_ir::product::Pass;
 
-use super::super::{CALL, TILE, TILES, places, zeros};
+use super::super::{CALL, TILE, TILES, TILES_BEHIND, places, zeros};
 use super::{Reading, WindowsInPlace};
 use crate::level::Level;
 
@@ -37,7 +37,8 @@ impl WindowsInPlace<'_> {
                 false => self.row_panels() * self.store + self.outer * 18 + 24,
             };
         let calls = self.row_panels().div_ceil(self.panels_together());
-        let around = self.row_panels() * TILE + store + calls * TILES;
+        let tiles = if self.together(reading) { TILES_BEHIND } else { TILES };
+        let around = self.row_panels() * TILE + store + calls * tiles;
         let row = reading.stretches.row_instructions(self.level);
         let [rows, asks] = match self.met(reading) {
             Some(met) => met.rows_and_instructions(&reading.phase.windows),
@@ -56,11 +57,22 @@ impl WindowsInPlace<'_> {
             _ => 140 * (rows * columns).div_ceil(16) * self.inner.div_ceil(16),
         };
         let (pairs, plain) = match self.apart {
-            Some(_) if self.narrow() => (8 * self.pixels(), self.plain_at()),
+            Some(apart) if self.narrow() => {
+                let [_, step] = self.pairs_read();
+                let each = match (self.pixel_bytes, self.lane_bytes, apart, step) {
+                    (1, 8, 1, 2) => 3,
+                    _ => 9,
+                };
+                (each * self.pixels() / step, self.plain_at())
+            }
             Some(_) => (self.pixels() * self.pixel_bytes / 3, self.plain_at()),
             None => (0, 0),
         };
-        copied + pairs + zeros(self.layout.image_bytes - plain)
+        // Zeros before the first row, behind the last, and between them.
+        let gap = (self.size[1] - columns) * self.pixel_bytes;
+        let between = rows * (4 + 4 * gap.div_ceil(16));
+        let inside = rows * self.size[1] * self.pixel_bytes;
+        copied + pairs + between + zeros((self.layout.image_bytes - plain).saturating_sub(inside))
     }
 
     /// Of the weights' packing.
