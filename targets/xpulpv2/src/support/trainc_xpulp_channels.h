@@ -16,6 +16,13 @@
     TRAINC_XPULP_MAC(p, x7, x14) TRAINC_XPULP_MAC(q, x28, x14)
 #endif
 
+/* Of what is emitted once: GCC would make copies for sizes that callers have in common. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define TRAINC_XPULP_ONCE __attribute__((noclone))
+#else
+#define TRAINC_XPULP_ONCE
+#endif
+
 /* [images][channels][space] elements, at most 2^16 of a channel. */
 struct trainc_xpulp_sizes {
     int32_t images, channels, space;
@@ -139,6 +146,32 @@ static inline void trainc_xpulp_dots(const int8_t *a, const int8_t *b, int32_t c
     sums[1] = products;
 }
 
+/* The same of a and a. */
+static inline void trainc_xpulp_squares(const int8_t *a, int32_t count, int32_t *sums)
+{
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 7) {
+        register const int8_t *x10 __asm__("x10") = a;
+        register int32_t x12 __asm__("x12") = count >> 3;
+        register int32_t x13 __asm__("x13") = sums[0];
+        register int32_t x14 __asm__("x14") = sums[1];
+        register uint32_t x15 __asm__("x15") = 0x01010101;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+            TRAINC_XPULP_SDOT(x13, x5, x15) TRAINC_XPULP_SDOT(x14, x5, x5)
+            TRAINC_XPULP_SDOT(x13, x6, x15) "9: " TRAINC_XPULP_SDOT(x14, x6, x6) ".option pop"
+            : "+r"(x10), "+r"(x13), "+r"(x14) : "r"(x12), "r"(x15) : "x5", "x6", "memory");
+        sums[0] = x13;
+        sums[1] = x14;
+        i = count & ~7;
+    }
+#endif
+    if (i < count) {
+        trainc_xpulp_dots(a + i, a + i, count - i, sums);
+    }
+}
+
 /* What sums of channels are made of, and become. */
 struct trainc_xpulp_channel_sums {
     struct trainc_xpulp_sizes sizes;
@@ -180,7 +213,7 @@ static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t
         int32_t sums[2] = { 0, 0 };
         for (int32_t n = 0; n < sizes->images; n++) {
             const int8_t *const x = work->x + (n * sizes->channels + c) * sizes->space;
-            trainc_xpulp_dots(x, x, sizes->space, sums);
+            trainc_xpulp_squares(x, sizes->space, sums);
         }
         if (few && trainc_xpulp_short_statistics(work, c, sums)) {
             continue;
@@ -269,8 +302,18 @@ static inline void trainc_xpulp_error_sums(void *context, int32_t begin, int32_t
     }
 }
 
-/* Parts in which a channel is measured, and all elements are rounded by chance. */
+/* Parts in which channels are taken, one of them is measured, and all elements are rounded by chance. */
 #define TRAINC_XPULP_PARTS 8
+
+/* What is known of some parts of the channels: the first one of what a core takes has it of all of these,
+ * the others have zeros. */
+struct trainc_xpulp_lines_part {
+    /* The largest bits of factors, turns and offsets, doubled. */
+    uint32_t factors, turns, offsets;
+    /* The largest width, that of which channel, and the next one. */
+    uint32_t first, second;
+    int32_t channel;
+};
 
 /* Sums a factor + b turn + offset of elements of a channel; a is dy, or x where there is no dy. */
 struct trainc_xpulp_lines {
@@ -293,6 +336,7 @@ struct trainc_xpulp_lines {
     int8_t *y;
     /* Where they are kept. */
     int32_t *sums;
+    struct trainc_xpulp_lines_part parts[TRAINC_XPULP_PARTS];
     /* Of sums that are rounded by chance: the channel that is measured and its parts' largest
      * magnitudes; the shift, whether results may exceed a byte, and the first element's counter. */
     int32_t measured;
@@ -330,13 +374,21 @@ static inline int32_t trainc_xpulp_chained_line(const struct trainc_xpulp_lines 
     return largest <= TRAINC_XPULP_MOST_EXPONENT;
 }
 
-/* The floats of some channels. */
+/* The first channel of a part. */
+static inline int32_t trainc_xpulp_first_channel(const struct trainc_xpulp_lines *work, int32_t part)
+{
+    return part * work->sizes.channels / TRAINC_XPULP_PARTS;
+}
+
+/* The floats of some parts' channels, and the largest of them. */
 static inline void trainc_xpulp_line_floats(void *context, int32_t begin, int32_t end)
 {
-    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    struct trainc_xpulp_lines *const work = (struct trainc_xpulp_lines *)context;
+    const int32_t first = trainc_xpulp_first_channel(work, begin);
+    const int32_t behind = trainc_xpulp_first_channel(work, end);
     const int32_t chains = TRAINC_XPULP_CHAINS
         && (work->turns == 0 || (work->batch && trainc_bits(work->sizes.reciprocal) != 0));
-    for (int32_t c = begin; c < end; c++) {
+    for (int32_t c = first; c < behind; c++) {
         if (chains && trainc_xpulp_chained_line(work, c)) {
             continue;
         }
@@ -356,12 +408,23 @@ static inline void trainc_xpulp_line_floats(void *context, int32_t begin, int32_
         }
         work->offsets[c] = trainc_bits(offset);
     }
+    const struct trainc_xpulp_lines_part none = { 0, 0, 0, 0, 0, 0 };
+    for (int32_t n = begin; n < end; n++) {
+        work->parts[n] = none;
+    }
+    struct trainc_xpulp_lines_part *const part = &work->parts[begin];
+    part->factors = trainc_xpulp_most_bits(work->factors + first, behind - first);
+    part->offsets = trainc_xpulp_most_bits(work->offsets + first, behind - first);
+    if (work->turns != 0) {
+        part->turns = trainc_xpulp_most_bits(work->turns + first, behind - first);
+    }
 }
 
-/* The least power of two that no finite magnitude exceeds, as its exponent; -149 of zeros. */
-static inline int32_t trainc_xpulp_exponent(const int32_t *floats, int32_t count)
+/* The least power of two that no finite magnitude of the channels' floats exceeds, as its exponent;
+ * -149 of zeros. The largest of all bits, doubled. */
+static inline int32_t trainc_xpulp_exponent(const int32_t *floats, int32_t count, uint32_t most)
 {
-    const int32_t largest = trainc_maximum32(trainc_xpulp_largest(floats, count), 1);
+    const int32_t largest = trainc_maximum32(trainc_xpulp_finite(floats, count, most), 1);
     const int32_t biased = largest >> 23, mantissa = largest & 0x7fffff;
     return biased > 0 ? biased - 127 + (mantissa != 0)
         : 32 - trainc_leading_zeros(mantissa) - 150 + ((mantissa & (mantissa - 1)) != 0);
@@ -443,13 +506,17 @@ static inline void trainc_xpulp_channel_extremes(const struct trainc_xpulp_sizes
     }
 }
 
-/* The whole numbers of some channels, and what their sums do not exceed: of one operand, the largest
+/* The whole numbers of some parts' channels, and what their sums do not exceed: of one operand, the largest
  * one, as a sum moves one way with its byte. */
 static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int32_t end)
 {
-    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    struct trainc_xpulp_lines *const work = (struct trainc_xpulp_lines *)context;
     const struct trainc_xpulp_sizes *const sizes = &work->sizes;
-    for (int32_t c = begin; c < end; c++) {
+    const int32_t first = trainc_xpulp_first_channel(work, begin);
+    const int32_t behind = trainc_xpulp_first_channel(work, end);
+    uint32_t largest = 0, second = 0;
+    int32_t channel = 0;
+    for (int32_t c = first; c < behind; c++) {
         const int32_t factor = trainc_xpulp_whole(work->factors[c], work->factor_power, 32767);
         const int32_t offset = trainc_xpulp_whole(work->offsets[c], work->offset_power,
             UINT32_C(1) << 30);
@@ -477,26 +544,44 @@ static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int3
                 sums[i] += bytes[turn < 0 ? 1 - i : i] * turn;
             }
         }
-        work->widths[c] = trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)sums[0]),
+        const uint32_t width = trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)sums[0]),
             trainc_xpulp_abs((uint32_t)sums[1]));
+        work->widths[c] = width;
+        if (width > largest) {
+            second = largest;
+            largest = width;
+            channel = c;
+        } else {
+            second = trainc_xpulp_maxu(second, width);
+        }
     }
+    struct trainc_xpulp_lines_part *const part = &work->parts[begin];
+    part->first = largest;
+    part->second = second;
+    part->channel = channel;
 }
 
 /* All channels' whole numbers; returns the exponent of sums. */
-static inline int64_t trainc_xpulp_lines_start(struct trainc_xpulp_lines *work)
+static TRAINC_XPULP_ONCE inline int64_t trainc_xpulp_lines_start(struct trainc_xpulp_lines *work)
 {
     const int32_t channels = work->sizes.channels;
-    TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_line_floats);
+    TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_line_floats);
+    uint32_t factors = 0, turns = 0, offsets = 0;
+    for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
+        factors = trainc_xpulp_maxu(factors, work->parts[part].factors);
+        turns = trainc_xpulp_maxu(turns, work->parts[part].turns);
+        offsets = trainc_xpulp_maxu(offsets, work->parts[part].offsets);
+    }
     const int64_t a = work->a_exponent, b = work->b_exponent;
-    int64_t e = trainc_xpulp_exponent(work->offsets, channels) - 30;
-    e = trainc_maximum64(e, a + trainc_xpulp_exponent(work->factors, channels) - 15);
+    int64_t e = trainc_xpulp_exponent(work->offsets, channels, offsets) - 30;
+    e = trainc_maximum64(e, a + trainc_xpulp_exponent(work->factors, channels, factors) - 15);
     if (work->turns != 0) {
-        e = trainc_maximum64(e, b + trainc_xpulp_exponent(work->turns, channels) - 15);
+        e = trainc_maximum64(e, b + trainc_xpulp_exponent(work->turns, channels, turns) - 15);
     }
     work->factor_power = (int32_t)trainc_maximum64(trainc_minimum64(a - e, 1000), -1000);
     work->turn_power = (int32_t)trainc_maximum64(trainc_minimum64(b - e, 1000), -1000);
     work->offset_power = (int32_t)trainc_maximum64(trainc_minimum64(-e, 1000), -1000);
-    TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_line_integers);
+    TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_line_integers);
     return e;
 }
 
@@ -762,20 +847,17 @@ static inline uint32_t trainc_xpulp_lines_most(struct trainc_xpulp_lines *work)
 {
     uint32_t *const widths = work->widths;
     const int32_t channels = work->sizes.channels;
-    uint32_t first = widths[0], second = 0, most = 0;
+    uint32_t first = 0, second = 0, most = 0;
     work->measured = 0;
-    for (int32_t c = 1; c < channels; c++) {
-        const uint32_t width = widths[c];
-        if (width > first) {
-            second = first;
-            first = width;
-            work->measured = c;
-        } else {
-            second = trainc_xpulp_maxu(second, width);
+    for (int32_t n = 0; n < TRAINC_XPULP_PARTS; n++) {
+        const struct trainc_xpulp_lines_part *const part = &work->parts[n];
+        second = trainc_xpulp_maxu(second,
+            trainc_xpulp_maxu(part->second, trainc_xpulp_minu(first, part->first)));
+        if (part->first > first) {
+            first = part->first;
+            work->measured = part->channel;
         }
-    }
-    for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
-        work->largest[part] = 0;
+        work->largest[n] = 0;
     }
     TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_measure_parts);
     for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
@@ -923,7 +1005,10 @@ static inline void trainc_xpulp_lines_dithered_of(void *context, int32_t begin, 
 /* The bits that sums exceed seven by. */
 static inline int32_t trainc_xpulp_lines_shift(const struct trainc_xpulp_lines *work)
 {
-    const uint32_t bits = trainc_xpulp_largest_of(work->widths, work->sizes.channels);
+    uint32_t bits = 0;
+    for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
+        bits = trainc_xpulp_maxu(bits, work->parts[part].first);
+    }
     return trainc_maximum32(25 - trainc_leading_zeros((int32_t)bits), 0);
 }
 

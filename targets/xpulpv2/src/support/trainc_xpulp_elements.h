@@ -569,11 +569,11 @@ static inline uint32_t trainc_xpulp_most_shared(const float *x, int32_t count)
     return most;
 }
 
-/* The bits of the largest finite magnitude that does not lie below any; NaNs do not count. */
-static inline int32_t trainc_xpulp_largest(const void *x, int32_t count)
+/* The bits of the largest finite magnitude that does not lie below any; NaNs do not count. `most` is
+ * trainc_xpulp_most_bits. */
+static inline int32_t trainc_xpulp_finite(const void *x, int32_t count, uint32_t most)
 {
     int32_t largest = 0;
-    const uint32_t most = trainc_xpulp_most_shared(x, count);
     if (most < UINT32_C(0xff000000)) {
         return (int32_t)(most >> 1);
     }
@@ -585,6 +585,11 @@ static inline int32_t trainc_xpulp_largest(const void *x, int32_t count)
         }
     }
     return largest < 0x7f7fffff ? largest : 0x7f7fffff;
+}
+
+static inline int32_t trainc_xpulp_largest(const void *x, int32_t count)
+{
+    return trainc_xpulp_finite(x, count, trainc_xpulp_most_shared(x, count));
 }
 
 #if defined(TRAINC_XPULP_INSN)
