@@ -506,12 +506,36 @@ static inline void trainc_xpulp_channel_extremes(const struct trainc_xpulp_sizes
     }
 }
 
-/* The whole numbers of some parts' channels, and what their sums do not exceed: of one operand, the largest
- * one, as a sum moves one way with its byte. */
+/* What the magnitude of no sum of a channel exceeds, by its least and greatest bytes: of one operand,
+ * the largest one, as a sum moves one way with its byte. */
+static inline uint32_t trainc_xpulp_line_bound(const struct trainc_xpulp_lines *work, int32_t c)
+{
+    const int32_t factor = work->factors[c], offset = work->offsets[c];
+    int32_t sums[2] = { offset, offset };
+    int8_t bytes[2];
+    trainc_xpulp_channel_extremes(&work->sizes, work->a, c, bytes);
+    for (int32_t i = 0; i < 2; i++) {
+        if (work->ranges != 0) {
+            work->ranges[2 * c + i] = bytes[i];
+        }
+        sums[i] += bytes[factor < 0 ? 1 - i : i] * factor;
+    }
+    if (work->turns != 0) {
+        const int32_t turn = work->turns[c];
+        trainc_xpulp_channel_extremes(&work->sizes, work->b, c, bytes);
+        for (int32_t i = 0; i < 2; i++) {
+            sums[i] += bytes[turn < 0 ? 1 - i : i] * turn;
+        }
+    }
+    return trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)sums[0]),
+        trainc_xpulp_abs((uint32_t)sums[1]));
+}
+
+/* The whole numbers of some parts' channels, and what their sums do not exceed: of one operand by the
+ * bytes that there are, else of any bytes. */
 static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int32_t end)
 {
     struct trainc_xpulp_lines *const work = (struct trainc_xpulp_lines *)context;
-    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
     const int32_t first = trainc_xpulp_first_channel(work, begin);
     const int32_t behind = trainc_xpulp_first_channel(work, end);
     uint32_t largest = 0, second = 0;
@@ -520,32 +544,19 @@ static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int3
         const int32_t factor = trainc_xpulp_whole(work->factors[c], work->factor_power, 32767);
         const int32_t offset = trainc_xpulp_whole(work->offsets[c], work->offset_power,
             UINT32_C(1) << 30);
-        int32_t sums[2] = { offset, offset }, turn = 0;
-        int8_t bytes[2];
+        uint32_t width = trainc_xpulp_abs((uint32_t)factor);
         work->factors[c] = factor;
         work->offsets[c] = offset;
         if (work->turns != 0) {
-            turn = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
+            const int32_t turn = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
             work->turns[c] = turn;
+            width += trainc_xpulp_abs((uint32_t)turn);
         }
         if (work->widths == 0) {
             continue;
         }
-        trainc_xpulp_channel_extremes(sizes, work->a, c, bytes);
-        for (int32_t i = 0; i < 2; i++) {
-            if (work->ranges != 0) {
-                work->ranges[2 * c + i] = bytes[i];
-            }
-            sums[i] += bytes[factor < 0 ? 1 - i : i] * factor;
-        }
-        if (work->turns != 0) {
-            trainc_xpulp_channel_extremes(sizes, work->b, c, bytes);
-            for (int32_t i = 0; i < 2; i++) {
-                sums[i] += bytes[turn < 0 ? 1 - i : i] * turn;
-            }
-        }
-        const uint32_t width = trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)sums[0]),
-            trainc_xpulp_abs((uint32_t)sums[1]));
+        width = work->ranges != 0 ? trainc_xpulp_line_bound(work, c)
+            : 128 * width + trainc_xpulp_abs((uint32_t)offset);
         work->widths[c] = width;
         if (width > largest) {
             second = largest;
@@ -828,16 +839,35 @@ static inline void trainc_xpulp_measure_parts(void *context, int32_t begin, int3
         end * space / TRAINC_XPULP_PARTS - first);
 }
 
-/* Of some channels those whose sums may have more bits than the largest one that is known. */
+/* The shift of sums of so many bits to seven. */
+static inline int32_t trainc_xpulp_lines_shift_of(uint32_t bits)
+{
+    return trainc_maximum32(25 - trainc_leading_zeros((int32_t)bits), 0);
+}
+
+/* Up to what sums matter neither for the shift nor for whether results may exceed a byte, where one is
+ * so large. */
+static inline uint32_t trainc_xpulp_lines_enough(uint32_t known)
+{
+    return trainc_xpulp_maxu(known, UINT32_C(127) << trainc_xpulp_lines_shift_of(known));
+}
+
+/* Of some channels those whose sums may matter beside the largest one that is known. */
 static inline void trainc_xpulp_measure_channels(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
-    uint32_t known = work->widths[work->measured];
+    uint32_t enough = trainc_xpulp_lines_enough(work->widths[work->measured]);
     for (int32_t c = begin; c < end; c++) {
-        if ((work->widths[c] & ~known) > known) {
-            work->widths[c] = trainc_xpulp_channel_largest(work, c, 0, work->sizes.space);
-            known = trainc_xpulp_maxu(known, work->widths[c]);
+        uint32_t width = work->widths[c];
+        if (width <= enough) {
+            continue;
         }
+        width = trainc_xpulp_line_bound(work, c);
+        if (width > enough) {
+            width = trainc_xpulp_channel_largest(work, c, 0, work->sizes.space);
+            enough = trainc_xpulp_maxu(enough, trainc_xpulp_lines_enough(width));
+        }
+        work->widths[c] = width;
     }
 }
 
@@ -863,7 +893,7 @@ static inline uint32_t trainc_xpulp_lines_most(struct trainc_xpulp_lines *work)
     for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
         most = trainc_xpulp_maxu(most, work->largest[part]);
     }
-    if ((second & ~most) > most) {
+    if (second > trainc_xpulp_lines_enough(most)) {
         widths[work->measured] = most;
         TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_measure_channels);
         second = 0;
@@ -1009,7 +1039,7 @@ static inline int32_t trainc_xpulp_lines_shift(const struct trainc_xpulp_lines *
     for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
         bits = trainc_xpulp_maxu(bits, work->parts[part].first);
     }
-    return trainc_maximum32(25 - trainc_leading_zeros((int32_t)bits), 0);
+    return trainc_xpulp_lines_shift_of(bits);
 }
 
 static inline void trainc_xpulp_lines_half_away(struct trainc_xpulp_lines *work, int32_t low,
@@ -1027,7 +1057,7 @@ static inline void trainc_xpulp_lines_dither(struct trainc_xpulp_lines *work, ui
 {
     const int64_t exponent = trainc_xpulp_lines_start(work);
     const uint32_t most = trainc_xpulp_lines_most(work);
-    const int32_t shift = trainc_maximum32(25 - trainc_leading_zeros((int32_t)most), 0);
+    const int32_t shift = trainc_xpulp_lines_shift_of(most);
     work->shift = shift;
     work->clamps = most > UINT32_C(127) << shift;
     work->key = key;
