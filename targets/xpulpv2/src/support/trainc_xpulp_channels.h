@@ -333,6 +333,8 @@ struct trainc_xpulp_lines {
     /* Of one operand that is rounded to nearest, the least and the greatest byte of each channel. */
     int8_t *ranges;
     struct trainc_xpulp_rounding rounding;
+    /* Up to what magnitude all sums become bytes that need no clamp. */
+    uint32_t bytes;
     int8_t *y;
     /* Where they are kept. */
     int32_t *sums;
@@ -596,9 +598,10 @@ static TRAINC_XPULP_ONCE inline int64_t trainc_xpulp_lines_start(struct trainc_x
     return e;
 }
 
-/* Sums of one operand in a row, rounded to nearest, ties away from zero. */
+/* Sums of one operand in a row, rounded to nearest, ties away from zero; whether results may exceed
+ * a byte. */
 static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32_t count,
-    int32_t factor, int32_t offset, const struct trainc_xpulp_rounding *r)
+    int32_t factor, int32_t offset, int32_t clamps, const struct trainc_xpulp_rounding *r)
 {
     int32_t i = 0;
 #if defined(TRAINC_XPULP_INSN)
@@ -634,6 +637,14 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
                 "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop"
                 : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16)
                 : "x5", "x6", "x7", "x28", "memory");
+        } else if (!clamps) {
+            __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+                TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_PLUS)
+                TRAINC_XPULP_FOUR_OF(x18, TRAINC_XPULP_AWAY)
+                TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) "9: " TRAINC_XPULP_SWI(x5, 4, x11)
+                ".option pop"
+                : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x18)
+                : "x5", "x6", "x7", "x28", "x29", "memory");
         } else {
             /* Below zero, half a unit less the least. */
             __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
@@ -759,6 +770,7 @@ static inline void trainc_xpulp_channel_half_away(const struct trainc_xpulp_line
     const struct trainc_xpulp_sizes *const sizes = &work->sizes;
     const int32_t factor = work->factors[c], offset = work->offsets[c];
     const int32_t least = work->ranges[2 * c], bytes = work->ranges[2 * c + 1] - least + 1;
+    const int32_t clamps = work->widths[c] > work->bytes;
     const int32_t tabled = 2 * sizes->images * sizes->space > 3 * bytes + 64;
     int8_t table[256], all[256];
     if (tabled) {
@@ -767,7 +779,7 @@ static inline void trainc_xpulp_channel_half_away(const struct trainc_xpulp_line
             trainc_xpulp_store(all + i, word);
             word = trainc_xpulp_add_b(word, 0x04040404);
         }
-        trainc_xpulp_line_half_away(all, table + 128 + least, bytes, factor, offset,
+        trainc_xpulp_line_half_away(all, table + 128 + least, bytes, factor, offset, clamps,
             &work->rounding);
     }
     for (int32_t n = 0; n < sizes->images; n++) {
@@ -776,7 +788,7 @@ static inline void trainc_xpulp_channel_half_away(const struct trainc_xpulp_line
             trainc_xpulp_line_by_table(work->a + start, work->y + start, sizes->space, table + 128);
         } else {
             trainc_xpulp_line_half_away(work->a + start, work->y + start, sizes->space, factor,
-                offset, &work->rounding);
+                offset, clamps, &work->rounding);
         }
     }
 }
@@ -1048,6 +1060,7 @@ static inline void trainc_xpulp_lines_half_away(struct trainc_xpulp_lines *work,
     const int64_t exponent = trainc_xpulp_lines_start(work);
     const int32_t shift = trainc_xpulp_lines_shift(work);
     work->rounding = trainc_xpulp_rounding(shift, low);
+    work->bytes = low <= -127 ? (UINT32_C(128) << shift) - work->rounding.unit - 1 : 0;
     y_exponent[0] = trainc_add32((int32_t)exponent, shift);
     TRAINC_PARALLEL_FOR(work, work->sizes.channels, trainc_xpulp_lines_half_away_of);
 }
