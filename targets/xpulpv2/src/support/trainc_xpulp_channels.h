@@ -864,22 +864,24 @@ static inline uint32_t trainc_xpulp_lines_enough(uint32_t known)
     return trainc_xpulp_maxu(known, UINT32_C(127) << trainc_xpulp_lines_shift_of(known));
 }
 
-/* Of some channels those whose sums may matter beside the largest one that is known. */
+/* Of the channels of some parts, each PARTS-th one, those whose sums may matter beside the largest one
+ * that is known. */
 static inline void trainc_xpulp_measure_channels(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
     uint32_t enough = trainc_xpulp_lines_enough(work->widths[work->measured]);
-    for (int32_t c = begin; c < end; c++) {
-        uint32_t width = work->widths[c];
-        if (width <= enough) {
-            continue;
+    for (int32_t part = begin; part < end; part++) {
+        for (int32_t c = part; c < work->sizes.channels; c += TRAINC_XPULP_PARTS) {
+            uint32_t width = work->widths[c];
+            if (width > enough) {
+                width = trainc_xpulp_line_bound(work, c);
+                if (width > enough) {
+                    width = trainc_xpulp_channel_largest(work, c, 0, work->sizes.space);
+                    enough = trainc_xpulp_maxu(enough, trainc_xpulp_lines_enough(width));
+                }
+                work->widths[c] = width;
+            }
         }
-        width = trainc_xpulp_line_bound(work, c);
-        if (width > enough) {
-            width = trainc_xpulp_channel_largest(work, c, 0, work->sizes.space);
-            enough = trainc_xpulp_maxu(enough, trainc_xpulp_lines_enough(width));
-        }
-        work->widths[c] = width;
     }
 }
 
@@ -907,7 +909,7 @@ static inline uint32_t trainc_xpulp_lines_most(struct trainc_xpulp_lines *work)
     }
     if (second > trainc_xpulp_lines_enough(most)) {
         widths[work->measured] = most;
-        TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_measure_channels);
+        TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_measure_channels);
         second = 0;
         for (int32_t c = 0; c < channels; c++) {
             second = trainc_xpulp_maxu(second, widths[c]);

@@ -464,7 +464,11 @@ static inline void trainc_xpulp_spread_planes(void *context, int32_t begin, int3
         const int32_t value = trainc_maximum32(work.x[n], -127);
         const uint32_t word = (uint8_t)value * UINT32_C(0x01010101);
         int8_t *const to = work.y + n * work.plane;
-        for (int32_t i = 0; i < work.plane; i += 4) {
+        int32_t i = 0;
+        for (; i + 4 <= work.plane; i += 4) {
+            trainc_xpulp_store(to + i, word);
+        }
+        if (i < work.plane) {
             trainc_xpulp_put_word(to, i, work.plane, word);
         }
     }
