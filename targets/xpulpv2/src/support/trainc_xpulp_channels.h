@@ -432,27 +432,42 @@ static inline int32_t trainc_xpulp_exponent(const int32_t *floats, int32_t count
         : 32 - trainc_leading_zeros(mantissa) - 150 + ((mantissa & (mantissa - 1)) != 0);
 }
 
-/* The float of these bits by 2^power to nearest, ties to even, within +-limit; 0 for NaN. */
-static inline int32_t trainc_xpulp_whole(int32_t bits, int32_t power, uint32_t limit)
+/* trainc_xpulp_whole of what is no normal number or remains one of more bits than it has. */
+static inline uint32_t trainc_xpulp_whole_special(uint32_t bits, int32_t up, uint32_t limit)
 {
-    const int32_t biased = (bits >> 23) & 255, fraction = bits & 0x7fffff;
-    const uint32_t mantissa = (uint32_t)(biased > 0 ? fraction | 0x800000 : fraction);
-    /* The magnitude is mantissa 2^up. */
-    const int32_t up = power - 150 + (biased > 0 ? biased : 1);
-    uint32_t q = 0;
-    if ((uint32_t)biased - 1 < 254 && up < 6) {
-        /* By six bits more. */
-        q = trainc_xpulp_nearest_by(mantissa << 6, trainc_minimum32(6 - up, 31));
-    } else if (biased == 255) {
-        q = fraction == 0 ? limit : 0;
-    } else if (up > 0) {
-        q = up < 32 && mantissa <= limit >> up ? mantissa << up : mantissa > 0 ? limit : 0;
-    } else if (up > -26) {
-        const uint32_t even = up < 0 ? (mantissa >> -up) & 1 : 0;
-        q = up < 0 ? (mantissa + (UINT32_C(1) << (-up - 1)) - 1 + even) >> -up : mantissa;
+    const uint32_t biased = trainc_xpulp_extractu(bits, 8, 23), fraction = bits & 0x7fffff;
+    const uint32_t mantissa = biased > 0 ? fraction | 0x800000 : fraction;
+    if (biased == 255) {
+        return fraction == 0 ? limit : 0;
     }
-    q = q < limit ? q : limit;
-    return (int32_t)(bits < 0 ? 0 - q : q);
+    /* The magnitude is mantissa 2^up. */
+    up += biased > 0 ? 0 : 1;
+    if (up > 0) {
+        return up < 32 && mantissa <= limit >> up ? mantissa << up : mantissa > 0 ? limit : 0;
+    }
+    if (up <= -26) {
+        return 0;
+    }
+    const uint32_t even = up < 0 ? (mantissa >> -up) & 1 : 0;
+    return up < 0 ? (mantissa + (UINT32_C(1) << (-up - 1)) - 1 + even) >> -up : mantissa;
+}
+
+/* The float of these bits by 2^power to nearest, ties to even, within +-limit; 0 for NaN. */
+static inline int32_t trainc_xpulp_whole(int32_t of, int32_t power, uint32_t limit)
+{
+    const uint32_t bits = (uint32_t)of, biased = trainc_xpulp_extractu(bits, 8, 23);
+    const int32_t down = 156 - power - (int32_t)biased;
+    uint32_t q;
+    if (biased - 1 < 254 && down > 0) {
+        /* By six bits more. */
+        const uint32_t mantissa = (trainc_xpulp_extractu(bits, 23, 0) | 0x800000) << 6;
+        q = trainc_xpulp_nearest_by(mantissa, (int32_t)trainc_xpulp_minu((uint32_t)down, 31));
+    } else {
+        q = trainc_xpulp_whole_special(bits, 6 - down, limit);
+    }
+    q = trainc_xpulp_minu(q, limit);
+    const uint32_t sign = (uint32_t)(of >> 31);
+    return (int32_t)((q ^ sign) - sign);
 }
 
 /* The least and the greatest of bytes, four of each in a word. */
