@@ -681,6 +681,8 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
 #undef TRAINC_XPULP_WITHIN_BYTE
         i = count & ~3;
     }
+#else
+    (void)clamps;
 #endif
     for (; i < count; i++) {
         y[i] = trainc_xpulp_half_away(a[i] * factor + offset, r);
