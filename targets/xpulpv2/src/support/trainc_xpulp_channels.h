@@ -213,7 +213,11 @@ static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t
         int32_t sums[2] = { 0, 0 };
         for (int32_t n = 0; n < sizes->images; n++) {
             const int8_t *const x = work->x + (n * sizes->channels + c) * sizes->space;
-            trainc_xpulp_squares(x, sizes->space, sums);
+            if (TRAINC_XPULP_CHAINS) {
+                trainc_xpulp_squares(x, sizes->space, sums);
+            } else {
+                trainc_xpulp_dots(x, x, sizes->space, sums);
+            }
         }
         if (few && trainc_xpulp_short_statistics(work, c, sums)) {
             continue;
@@ -652,7 +656,7 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
                 "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop"
                 : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16)
                 : "x5", "x6", "x7", "x28", "memory");
-        } else if (!clamps) {
+        } else if (!clamps && TRAINC_XPULP_CHAINS) {
             __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
                 TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_PLUS)
                 TRAINC_XPULP_FOUR_OF(x18, TRAINC_XPULP_AWAY)
