@@ -20,7 +20,7 @@ const ROW: u64 = 30;
 const DITHERED_ROW: u64 = 280;
 /// Of a channel's floats: mean and variance, gradients, coefficients without and with errors; how much longer those of more
 /// than [`SHORT`] elements take, and two divisions by a count that is no power of two.
-const STATISTICS: u64 = 85;
+const STATISTICS: u64 = 75;
 const LONG: u64 = 60;
 const DIVISIONS: u64 = 200;
 /// Of the reciprocal of a root.
@@ -121,9 +121,10 @@ impl ChannelKernel {
     fn quarters(&self) -> u64 {
         match self.kind {
             Kind::Inverse { .. } => 0,
-            Kind::Statistics | Kind::Gradients => 4,
+            Kind::Statistics => 3,
+            Kind::Gradients => 4,
             Kind::Lines { finish: Finish::HalfAway { low: 0 }, .. } => 3 + 19,
-            Kind::Lines { finish: Finish::HalfAway { .. }, .. } => 3 + 29,
+            Kind::Lines { finish: Finish::HalfAway { .. }, .. } => 3 + 24,
             Kind::Lines { finish: Finish::Sums, .. } => 24,
             Kind::Lines { finish: Finish::Stochastic { .. }, .. } => 6 + 44,
         }

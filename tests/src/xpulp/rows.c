@@ -26,7 +26,8 @@ static uint32_t next(void)
 }
 
 /* Numbers of the kinds of rows, below. */
-enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, LINE_DITHER, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER, UPDATE, EIGHTS };
+enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, LINE_DITHER, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER, UPDATE, EIGHTS,
+    WHOLE, CLIP, BETWEEN };
 
 static void check(int equal, int32_t kind, int32_t count, int32_t shift)
 {
@@ -361,6 +362,13 @@ static void one(int32_t count, int32_t shift)
     }
     trainc_xpulp_dots(x, z, count, sums);
     check(sums[0] == all && sums[1] == products, SUMS, count, shift);
+    int32_t squares[2] = { 0, 0 }, own[2] = { 0, 0 };
+    trainc_xpulp_squares(x, count, squares);
+    for (int32_t i = 0; i < count; i++) {
+        own[0] += x[i];
+        own[1] += x[i] * x[i];
+    }
+    check(squares[0] == own[0] && squares[1] == own[1], SUMS, count, shift);
     trainc_xpulp_byte_extremes(x, count, bytes);
     int32_t low = 127, high = -128;
     for (int32_t i = 0; i < 4; i++) {
@@ -374,15 +382,19 @@ static void one(int32_t count, int32_t shift)
         /* A tie, where the offset can make one. */
         const int32_t tie = shift > 0 ? (1 << (shift - 1)) - x[0] * line[0] : 0;
         const int32_t offset = next() & 1 ? line[2] : -tie * (next() & 1 ? 1 : -1);
+        int32_t clamps = 0;
         for (int32_t i = 0; i < count; i++) {
             const int64_t sum = (int64_t)x[i] * line[0] + offset, m = sum < 0 ? -sum : sum;
             const int64_t q = (m + (shift > 0 ? INT64_C(1) << (shift - 1) : 0)) >> shift;
             const int64_t y = sum < 0 ? -q : q;
             expected[i] = (int8_t)(y > 127 ? 127 : y < lowest ? lowest : y);
+            clamps |= expected[i] != y;
         }
-        found[count] = 99;
-        trainc_xpulp_line_half_away(x, found, count, line[0], offset, &r);
-        check(same(expected, found, count), HALF_AWAY, count, shift);
+        for (; clamps < 2; clamps++) {
+            found[count] = 99;
+            trainc_xpulp_line_half_away(x, found, count, line[0], offset, clamps, &r);
+            check(same(expected, found, count), HALF_AWAY, count, shift);
+        }
     }
 
     const uint32_t counter = next();
@@ -434,8 +446,78 @@ static void one(int32_t count, int32_t shift)
     }
 }
 
+/* Floats of all sizes, zeros, infinities and no numbers as whole numbers: to nearest, ties to even. */
+static void whole(void)
+{
+    static const uint32_t edges[] = { 0, 1, 0x7fffff, 0x800000, 0x800001, 0x3f000000, 0x3fc00000,
+        0x3f7fffff, 0x3f800000, 0x40200000, 0x4b000001, 0x4affffff, 0x7f7fffff, 0x7f800000, 0x7fc00000 };
+    const uint32_t of = next(), kind = next() & 3;
+    /* Any bits; an edge; near a tie of a small number. */
+    const uint32_t bits = kind == 0 ? of : kind == 1 ? edges[of % 15] | (next() & UINT32_C(0x80000000))
+        : (of & UINT32_C(0x803fffff)) | (120 + next() % 30) << 23 | (next() & 1 ? 0 : 0x400000);
+    const uint32_t cut = kind == 3 ? bits & ~((UINT32_C(1) << next() % 23) - 1) : bits;
+    const int32_t power = next() & 3 ? (int32_t)(next() % 80) - 40 : (int32_t)(next() % 2001) - 1000;
+    const uint32_t limit = next() & 1 ? 32767 : UINT32_C(1) << 30;
+    const int32_t biased = (int32_t)(cut >> 23 & 255), up = power - 150 + (biased > 0 ? biased : 1);
+    const uint32_t fraction = cut & 0x7fffff;
+    const uint64_t m = fraction | (biased > 0 ? 0x800000 : 0);
+    uint64_t q = 0;
+    if (biased == 255) {
+        q = fraction == 0 ? limit : 0;
+    } else if (up >= 0) {
+        q = m == 0 ? 0 : up > 32 ? limit : m << up;
+    } else if (up > -40) {
+        const uint64_t rest = m & ((UINT64_C(1) << -up) - 1), half = UINT64_C(1) << (-up - 1);
+        q = m >> -up;
+        q += rest > half || (rest == half && (q & 1) != 0);
+    }
+    q = q < limit ? q : limit;
+    const int32_t expected = cut >> 31 ? -(int32_t)q : (int32_t)q;
+    check(trainc_xpulp_whole((int32_t)cut, power, limit) == expected, WHOLE, power, (int32_t)cut);
+}
+
+/* Bytes within bounds, and what is kept beside those that are. */
+static void clips(int32_t count)
+{
+    int8_t a[MOST + 4], b[MOST + 4], found[MOST + 4], expected[MOST + 4];
+    fill(a);
+    fill(b);
+    int32_t low = (int32_t)(next() % 256) - 128, high = (int32_t)(next() % 256) - 128;
+    struct trainc_xpulp_clip work = { b, a, found, count, low < high ? low : high, low < high ? high : low };
+    const int32_t words = (count + 3) / 4, middle = words > 0 ? (int32_t)(next() % (uint32_t)words) : 0;
+    for (int32_t i = 0; i < count; i++) {
+        expected[i] = (int8_t)(a[i] < work.low ? work.low : a[i] > work.high ? work.high : a[i]);
+    }
+    found[count] = 99;
+    trainc_xpulp_clip_words(&work, 0, middle);
+    trainc_xpulp_clip_words(&work, middle, words);
+    check(same(expected, found, count), CLIP, count, 0);
+    /* Bounds of all kinds: none lies within, all do, beyond all bytes. */
+    for (int32_t without_sign = 0; without_sign < 2; without_sign++) {
+        work.low = (int32_t)(next() % 1027) - 513;
+        work.high = next() & 1 ? (int32_t)(next() % 1027) - 513 : work.low + (int32_t)(next() % 260);
+        for (int32_t i = 0; i < count; i++) {
+            const int32_t x = without_sign ? (uint8_t)b[i] : b[i];
+            expected[i] = x >= work.low && x <= work.high ? a[i] : 0;
+        }
+        found[count] = 99;
+        if (without_sign) {
+            trainc_xpulp_within_unsigned_words(&work, 0, middle);
+            trainc_xpulp_within_unsigned_words(&work, middle, words);
+        } else {
+            trainc_xpulp_within_words(&work, 0, middle);
+            trainc_xpulp_within_words(&work, middle, words);
+        }
+        check(same(expected, found, count), BETWEEN, count, without_sign);
+    }
+}
+
 int main(void)
 {
+    for (int32_t round = 0; round < 4000; round++) {
+        whole();
+        clips(round % (MOST + 1));
+    }
     for (int32_t round = 0; round < 12; round++) {
         for (int32_t shift = 0; shift <= 24; shift++) {
             one(round < 2 ? round + 1 : (int32_t)(next() % (MOST + 1)), shift);

@@ -16,6 +16,13 @@
     TRAINC_XPULP_MAC(p, x7, x14) TRAINC_XPULP_MAC(q, x28, x14)
 #endif
 
+/* Of what is emitted once: GCC would make copies for sizes that callers have in common. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define TRAINC_XPULP_ONCE __attribute__((noclone))
+#else
+#define TRAINC_XPULP_ONCE
+#endif
+
 /* [images][channels][space] elements, at most 2^16 of a channel. */
 struct trainc_xpulp_sizes {
     int32_t images, channels, space;
@@ -139,6 +146,32 @@ static inline void trainc_xpulp_dots(const int8_t *a, const int8_t *b, int32_t c
     sums[1] = products;
 }
 
+/* The same of a and a. */
+static inline void trainc_xpulp_squares(const int8_t *a, int32_t count, int32_t *sums)
+{
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 7) {
+        register const int8_t *x10 __asm__("x10") = a;
+        register int32_t x12 __asm__("x12") = count >> 3;
+        register int32_t x13 __asm__("x13") = sums[0];
+        register int32_t x14 __asm__("x14") = sums[1];
+        register uint32_t x15 __asm__("x15") = 0x01010101;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+            TRAINC_XPULP_SDOT(x13, x5, x15) TRAINC_XPULP_SDOT(x14, x5, x5)
+            TRAINC_XPULP_SDOT(x13, x6, x15) "9: " TRAINC_XPULP_SDOT(x14, x6, x6) ".option pop"
+            : "+r"(x10), "+r"(x13), "+r"(x14) : "r"(x12), "r"(x15) : "x5", "x6", "memory");
+        sums[0] = x13;
+        sums[1] = x14;
+        i = count & ~7;
+    }
+#endif
+    if (i < count) {
+        trainc_xpulp_dots(a + i, a + i, count - i, sums);
+    }
+}
+
 /* What sums of channels are made of, and become. */
 struct trainc_xpulp_channel_sums {
     struct trainc_xpulp_sizes sizes;
@@ -180,7 +213,11 @@ static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t
         int32_t sums[2] = { 0, 0 };
         for (int32_t n = 0; n < sizes->images; n++) {
             const int8_t *const x = work->x + (n * sizes->channels + c) * sizes->space;
-            trainc_xpulp_dots(x, x, sizes->space, sums);
+            if (TRAINC_XPULP_CHAINS) {
+                trainc_xpulp_squares(x, sizes->space, sums);
+            } else {
+                trainc_xpulp_dots(x, x, sizes->space, sums);
+            }
         }
         if (few && trainc_xpulp_short_statistics(work, c, sums)) {
             continue;
@@ -269,8 +306,18 @@ static inline void trainc_xpulp_error_sums(void *context, int32_t begin, int32_t
     }
 }
 
-/* Parts in which a channel is measured, and all elements are rounded by chance. */
+/* Parts in which channels are taken, one of them is measured, and all elements are rounded by chance. */
 #define TRAINC_XPULP_PARTS 8
+
+/* What is known of some parts of the channels: the first one of what a core takes has it of all of these,
+ * the others have zeros. */
+struct trainc_xpulp_lines_part {
+    /* The largest bits of factors, turns and offsets, doubled. */
+    uint32_t factors, turns, offsets;
+    /* The largest width, that of which channel, and the next one. */
+    uint32_t first, second;
+    int32_t channel;
+};
 
 /* Sums a factor + b turn + offset of elements of a channel; a is dy, or x where there is no dy. */
 struct trainc_xpulp_lines {
@@ -290,9 +337,12 @@ struct trainc_xpulp_lines {
     /* Of one operand that is rounded to nearest, the least and the greatest byte of each channel. */
     int8_t *ranges;
     struct trainc_xpulp_rounding rounding;
+    /* Up to what magnitude all sums become bytes that need no clamp. */
+    uint32_t bytes;
     int8_t *y;
     /* Where they are kept. */
     int32_t *sums;
+    struct trainc_xpulp_lines_part parts[TRAINC_XPULP_PARTS];
     /* Of sums that are rounded by chance: the channel that is measured and its parts' largest
      * magnitudes; the shift, whether results may exceed a byte, and the first element's counter. */
     int32_t measured;
@@ -330,13 +380,21 @@ static inline int32_t trainc_xpulp_chained_line(const struct trainc_xpulp_lines 
     return largest <= TRAINC_XPULP_MOST_EXPONENT;
 }
 
-/* The floats of some channels. */
+/* The first channel of a part. */
+static inline int32_t trainc_xpulp_first_channel(const struct trainc_xpulp_lines *work, int32_t part)
+{
+    return part * work->sizes.channels / TRAINC_XPULP_PARTS;
+}
+
+/* The floats of some parts' channels, and the largest of them. */
 static inline void trainc_xpulp_line_floats(void *context, int32_t begin, int32_t end)
 {
-    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    struct trainc_xpulp_lines *const work = (struct trainc_xpulp_lines *)context;
+    const int32_t first = trainc_xpulp_first_channel(work, begin);
+    const int32_t behind = trainc_xpulp_first_channel(work, end);
     const int32_t chains = TRAINC_XPULP_CHAINS
         && (work->turns == 0 || (work->batch && trainc_bits(work->sizes.reciprocal) != 0));
-    for (int32_t c = begin; c < end; c++) {
+    for (int32_t c = first; c < behind; c++) {
         if (chains && trainc_xpulp_chained_line(work, c)) {
             continue;
         }
@@ -356,38 +414,64 @@ static inline void trainc_xpulp_line_floats(void *context, int32_t begin, int32_
         }
         work->offsets[c] = trainc_bits(offset);
     }
+    const struct trainc_xpulp_lines_part none = { 0, 0, 0, 0, 0, 0 };
+    for (int32_t n = begin; n < end; n++) {
+        work->parts[n] = none;
+    }
+    struct trainc_xpulp_lines_part *const part = &work->parts[begin];
+    part->factors = trainc_xpulp_most_bits(work->factors + first, behind - first);
+    part->offsets = trainc_xpulp_most_bits(work->offsets + first, behind - first);
+    if (work->turns != 0) {
+        part->turns = trainc_xpulp_most_bits(work->turns + first, behind - first);
+    }
 }
 
-/* The least power of two that no finite magnitude exceeds, as its exponent; -149 of zeros. */
-static inline int32_t trainc_xpulp_exponent(const int32_t *floats, int32_t count)
+/* The least power of two that no finite magnitude of the channels' floats exceeds, as its exponent;
+ * -149 of zeros. The largest of all bits, doubled. */
+static inline int32_t trainc_xpulp_exponent(const int32_t *floats, int32_t count, uint32_t most)
 {
-    const int32_t largest = trainc_maximum32(trainc_xpulp_largest(floats, count), 1);
+    const int32_t largest = trainc_maximum32(trainc_xpulp_finite(floats, count, most), 1);
     const int32_t biased = largest >> 23, mantissa = largest & 0x7fffff;
     return biased > 0 ? biased - 127 + (mantissa != 0)
         : 32 - trainc_leading_zeros(mantissa) - 150 + ((mantissa & (mantissa - 1)) != 0);
 }
 
-/* The float of these bits by 2^power to nearest, ties to even, within +-limit; 0 for NaN. */
-static inline int32_t trainc_xpulp_whole(int32_t bits, int32_t power, uint32_t limit)
+/* trainc_xpulp_whole of what is no normal number or remains one of more bits than it has. */
+static inline uint32_t trainc_xpulp_whole_special(uint32_t bits, int32_t up, uint32_t limit)
 {
-    const int32_t biased = (bits >> 23) & 255, fraction = bits & 0x7fffff;
-    const uint32_t mantissa = (uint32_t)(biased > 0 ? fraction | 0x800000 : fraction);
-    /* The magnitude is mantissa 2^up. */
-    const int32_t up = power - 150 + (biased > 0 ? biased : 1);
-    uint32_t q = 0;
-    if ((uint32_t)biased - 1 < 254 && up < 6) {
-        /* By six bits more. */
-        q = trainc_xpulp_nearest_by(mantissa << 6, trainc_minimum32(6 - up, 31));
-    } else if (biased == 255) {
-        q = fraction == 0 ? limit : 0;
-    } else if (up > 0) {
-        q = up < 32 && mantissa <= limit >> up ? mantissa << up : mantissa > 0 ? limit : 0;
-    } else if (up > -26) {
-        const uint32_t even = up < 0 ? (mantissa >> -up) & 1 : 0;
-        q = up < 0 ? (mantissa + (UINT32_C(1) << (-up - 1)) - 1 + even) >> -up : mantissa;
+    const uint32_t biased = trainc_xpulp_extractu(bits, 8, 23), fraction = bits & 0x7fffff;
+    const uint32_t mantissa = biased > 0 ? fraction | 0x800000 : fraction;
+    if (biased == 255) {
+        return fraction == 0 ? limit : 0;
     }
-    q = q < limit ? q : limit;
-    return (int32_t)(bits < 0 ? 0 - q : q);
+    /* The magnitude is mantissa 2^up. */
+    up += biased > 0 ? 0 : 1;
+    if (up > 0) {
+        return up < 32 && mantissa <= limit >> up ? mantissa << up : mantissa > 0 ? limit : 0;
+    }
+    if (up <= -26) {
+        return 0;
+    }
+    const uint32_t even = up < 0 ? (mantissa >> -up) & 1 : 0;
+    return up < 0 ? (mantissa + (UINT32_C(1) << (-up - 1)) - 1 + even) >> -up : mantissa;
+}
+
+/* The float of these bits by 2^power to nearest, ties to even, within +-limit; 0 for NaN. */
+static inline int32_t trainc_xpulp_whole(int32_t of, int32_t power, uint32_t limit)
+{
+    const uint32_t bits = (uint32_t)of, biased = trainc_xpulp_extractu(bits, 8, 23);
+    const int32_t down = 156 - power - (int32_t)biased;
+    uint32_t q;
+    if (biased - 1 < 254 && down > 0) {
+        /* By six bits more. */
+        const uint32_t mantissa = (trainc_xpulp_extractu(bits, 23, 0) | 0x800000) << 6;
+        q = trainc_xpulp_nearest_by(mantissa, (int32_t)trainc_xpulp_minu((uint32_t)down, 31));
+    } else {
+        q = trainc_xpulp_whole_special(bits, 6 - down, limit);
+    }
+    q = trainc_xpulp_minu(q, limit);
+    const uint32_t sign = (uint32_t)(of >> 31);
+    return (int32_t)((q ^ sign) - sign);
 }
 
 /* The least and the greatest of bytes, four of each in a word. */
@@ -443,66 +527,100 @@ static inline void trainc_xpulp_channel_extremes(const struct trainc_xpulp_sizes
     }
 }
 
-/* The whole numbers of some channels, and what their sums do not exceed: of one operand, the largest
- * one, as a sum moves one way with its byte. */
+/* What the magnitude of no sum of a channel exceeds, by its least and greatest bytes: of one operand,
+ * the largest one, as a sum moves one way with its byte. */
+static inline uint32_t trainc_xpulp_line_bound(const struct trainc_xpulp_lines *work, int32_t c)
+{
+    const int32_t factor = work->factors[c], offset = work->offsets[c];
+    int32_t sums[2] = { offset, offset };
+    int8_t bytes[2];
+    trainc_xpulp_channel_extremes(&work->sizes, work->a, c, bytes);
+    for (int32_t i = 0; i < 2; i++) {
+        if (work->ranges != 0) {
+            work->ranges[2 * c + i] = bytes[i];
+        }
+        sums[i] += bytes[factor < 0 ? 1 - i : i] * factor;
+    }
+    if (work->turns != 0) {
+        const int32_t turn = work->turns[c];
+        trainc_xpulp_channel_extremes(&work->sizes, work->b, c, bytes);
+        for (int32_t i = 0; i < 2; i++) {
+            sums[i] += bytes[turn < 0 ? 1 - i : i] * turn;
+        }
+    }
+    return trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)sums[0]),
+        trainc_xpulp_abs((uint32_t)sums[1]));
+}
+
+/* The whole numbers of some parts' channels, and what their sums do not exceed: of one operand by the
+ * bytes that there are, else of any bytes. */
 static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int32_t end)
 {
-    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
-    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
-    for (int32_t c = begin; c < end; c++) {
+    struct trainc_xpulp_lines *const work = (struct trainc_xpulp_lines *)context;
+    const int32_t first = trainc_xpulp_first_channel(work, begin);
+    const int32_t behind = trainc_xpulp_first_channel(work, end);
+    uint32_t largest = 0, second = 0;
+    int32_t channel = 0;
+    for (int32_t c = first; c < behind; c++) {
         const int32_t factor = trainc_xpulp_whole(work->factors[c], work->factor_power, 32767);
         const int32_t offset = trainc_xpulp_whole(work->offsets[c], work->offset_power,
             UINT32_C(1) << 30);
-        int32_t sums[2] = { offset, offset }, turn = 0;
-        int8_t bytes[2];
+        uint32_t width = trainc_xpulp_abs((uint32_t)factor);
         work->factors[c] = factor;
         work->offsets[c] = offset;
         if (work->turns != 0) {
-            turn = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
+            const int32_t turn = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
             work->turns[c] = turn;
+            width += trainc_xpulp_abs((uint32_t)turn);
         }
         if (work->widths == 0) {
             continue;
         }
-        trainc_xpulp_channel_extremes(sizes, work->a, c, bytes);
-        for (int32_t i = 0; i < 2; i++) {
-            if (work->ranges != 0) {
-                work->ranges[2 * c + i] = bytes[i];
-            }
-            sums[i] += bytes[factor < 0 ? 1 - i : i] * factor;
+        width = work->ranges != 0 ? trainc_xpulp_line_bound(work, c)
+            : 128 * width + trainc_xpulp_abs((uint32_t)offset);
+        work->widths[c] = width;
+        if (width > largest) {
+            second = largest;
+            largest = width;
+            channel = c;
+        } else {
+            second = trainc_xpulp_maxu(second, width);
         }
-        if (work->turns != 0) {
-            trainc_xpulp_channel_extremes(sizes, work->b, c, bytes);
-            for (int32_t i = 0; i < 2; i++) {
-                sums[i] += bytes[turn < 0 ? 1 - i : i] * turn;
-            }
-        }
-        work->widths[c] = trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)sums[0]),
-            trainc_xpulp_abs((uint32_t)sums[1]));
     }
+    struct trainc_xpulp_lines_part *const part = &work->parts[begin];
+    part->first = largest;
+    part->second = second;
+    part->channel = channel;
 }
 
 /* All channels' whole numbers; returns the exponent of sums. */
-static inline int64_t trainc_xpulp_lines_start(struct trainc_xpulp_lines *work)
+static TRAINC_XPULP_ONCE inline int64_t trainc_xpulp_lines_start(struct trainc_xpulp_lines *work)
 {
     const int32_t channels = work->sizes.channels;
-    TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_line_floats);
+    TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_line_floats);
+    uint32_t factors = 0, turns = 0, offsets = 0;
+    for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
+        factors = trainc_xpulp_maxu(factors, work->parts[part].factors);
+        turns = trainc_xpulp_maxu(turns, work->parts[part].turns);
+        offsets = trainc_xpulp_maxu(offsets, work->parts[part].offsets);
+    }
     const int64_t a = work->a_exponent, b = work->b_exponent;
-    int64_t e = trainc_xpulp_exponent(work->offsets, channels) - 30;
-    e = trainc_maximum64(e, a + trainc_xpulp_exponent(work->factors, channels) - 15);
+    int64_t e = trainc_xpulp_exponent(work->offsets, channels, offsets) - 30;
+    e = trainc_maximum64(e, a + trainc_xpulp_exponent(work->factors, channels, factors) - 15);
     if (work->turns != 0) {
-        e = trainc_maximum64(e, b + trainc_xpulp_exponent(work->turns, channels) - 15);
+        e = trainc_maximum64(e, b + trainc_xpulp_exponent(work->turns, channels, turns) - 15);
     }
     work->factor_power = (int32_t)trainc_maximum64(trainc_minimum64(a - e, 1000), -1000);
     work->turn_power = (int32_t)trainc_maximum64(trainc_minimum64(b - e, 1000), -1000);
     work->offset_power = (int32_t)trainc_maximum64(trainc_minimum64(-e, 1000), -1000);
-    TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_line_integers);
+    TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_line_integers);
     return e;
 }
 
-/* Sums of one operand in a row, rounded to nearest, ties away from zero. */
+/* Sums of one operand in a row, rounded to nearest, ties away from zero; whether results may exceed
+ * a byte. */
 static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32_t count,
-    int32_t factor, int32_t offset, const struct trainc_xpulp_rounding *r)
+    int32_t factor, int32_t offset, int32_t clamps, const struct trainc_xpulp_rounding *r)
 {
     int32_t i = 0;
 #if defined(TRAINC_XPULP_INSN)
@@ -538,6 +656,14 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
                 "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop"
                 : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16)
                 : "x5", "x6", "x7", "x28", "memory");
+        } else if (!clamps && TRAINC_XPULP_CHAINS) {
+            __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+                TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_PLUS)
+                TRAINC_XPULP_FOUR_OF(x18, TRAINC_XPULP_AWAY)
+                TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) "9: " TRAINC_XPULP_SWI(x5, 4, x11)
+                ".option pop"
+                : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x18)
+                : "x5", "x6", "x7", "x28", "x29", "memory");
         } else {
             /* Below zero, half a unit less the least. */
             __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
@@ -559,6 +685,8 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
 #undef TRAINC_XPULP_WITHIN_BYTE
         i = count & ~3;
     }
+#else
+    (void)clamps;
 #endif
     for (; i < count; i++) {
         y[i] = trainc_xpulp_half_away(a[i] * factor + offset, r);
@@ -663,6 +791,7 @@ static inline void trainc_xpulp_channel_half_away(const struct trainc_xpulp_line
     const struct trainc_xpulp_sizes *const sizes = &work->sizes;
     const int32_t factor = work->factors[c], offset = work->offsets[c];
     const int32_t least = work->ranges[2 * c], bytes = work->ranges[2 * c + 1] - least + 1;
+    const int32_t clamps = work->widths[c] > work->bytes;
     const int32_t tabled = 2 * sizes->images * sizes->space > 3 * bytes + 64;
     int8_t table[256], all[256];
     if (tabled) {
@@ -671,7 +800,7 @@ static inline void trainc_xpulp_channel_half_away(const struct trainc_xpulp_line
             trainc_xpulp_store(all + i, word);
             word = trainc_xpulp_add_b(word, 0x04040404);
         }
-        trainc_xpulp_line_half_away(all, table + 128 + least, bytes, factor, offset,
+        trainc_xpulp_line_half_away(all, table + 128 + least, bytes, factor, offset, clamps,
             &work->rounding);
     }
     for (int32_t n = 0; n < sizes->images; n++) {
@@ -680,7 +809,7 @@ static inline void trainc_xpulp_channel_half_away(const struct trainc_xpulp_line
             trainc_xpulp_line_by_table(work->a + start, work->y + start, sizes->space, table + 128);
         } else {
             trainc_xpulp_line_half_away(work->a + start, work->y + start, sizes->space, factor,
-                offset, &work->rounding);
+                offset, clamps, &work->rounding);
         }
     }
 }
@@ -743,15 +872,36 @@ static inline void trainc_xpulp_measure_parts(void *context, int32_t begin, int3
         end * space / TRAINC_XPULP_PARTS - first);
 }
 
-/* Of some channels those whose sums may have more bits than the largest one that is known. */
+/* The shift of sums of so many bits to seven. */
+static inline int32_t trainc_xpulp_lines_shift_of(uint32_t bits)
+{
+    return trainc_maximum32(25 - trainc_leading_zeros((int32_t)bits), 0);
+}
+
+/* Up to what sums matter neither for the shift nor for whether results may exceed a byte, where one is
+ * so large. */
+static inline uint32_t trainc_xpulp_lines_enough(uint32_t known)
+{
+    return trainc_xpulp_maxu(known, UINT32_C(127) << trainc_xpulp_lines_shift_of(known));
+}
+
+/* Of the channels of some parts, each PARTS-th one, those whose sums may matter beside the largest one
+ * that is known. */
 static inline void trainc_xpulp_measure_channels(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
-    uint32_t known = work->widths[work->measured];
-    for (int32_t c = begin; c < end; c++) {
-        if ((work->widths[c] & ~known) > known) {
-            work->widths[c] = trainc_xpulp_channel_largest(work, c, 0, work->sizes.space);
-            known = trainc_xpulp_maxu(known, work->widths[c]);
+    uint32_t enough = trainc_xpulp_lines_enough(work->widths[work->measured]);
+    for (int32_t part = begin; part < end; part++) {
+        for (int32_t c = part; c < work->sizes.channels; c += TRAINC_XPULP_PARTS) {
+            uint32_t width = work->widths[c];
+            if (width > enough) {
+                width = trainc_xpulp_line_bound(work, c);
+                if (width > enough) {
+                    width = trainc_xpulp_channel_largest(work, c, 0, work->sizes.space);
+                    enough = trainc_xpulp_maxu(enough, trainc_xpulp_lines_enough(width));
+                }
+                work->widths[c] = width;
+            }
         }
     }
 }
@@ -762,28 +912,25 @@ static inline uint32_t trainc_xpulp_lines_most(struct trainc_xpulp_lines *work)
 {
     uint32_t *const widths = work->widths;
     const int32_t channels = work->sizes.channels;
-    uint32_t first = widths[0], second = 0, most = 0;
+    uint32_t first = 0, second = 0, most = 0;
     work->measured = 0;
-    for (int32_t c = 1; c < channels; c++) {
-        const uint32_t width = widths[c];
-        if (width > first) {
-            second = first;
-            first = width;
-            work->measured = c;
-        } else {
-            second = trainc_xpulp_maxu(second, width);
+    for (int32_t n = 0; n < TRAINC_XPULP_PARTS; n++) {
+        const struct trainc_xpulp_lines_part *const part = &work->parts[n];
+        second = trainc_xpulp_maxu(second,
+            trainc_xpulp_maxu(part->second, trainc_xpulp_minu(first, part->first)));
+        if (part->first > first) {
+            first = part->first;
+            work->measured = part->channel;
         }
-    }
-    for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
-        work->largest[part] = 0;
+        work->largest[n] = 0;
     }
     TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_measure_parts);
     for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
         most = trainc_xpulp_maxu(most, work->largest[part]);
     }
-    if ((second & ~most) > most) {
+    if (second > trainc_xpulp_lines_enough(most)) {
         widths[work->measured] = most;
-        TRAINC_PARALLEL_FOR(work, channels, trainc_xpulp_measure_channels);
+        TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_measure_channels);
         second = 0;
         for (int32_t c = 0; c < channels; c++) {
             second = trainc_xpulp_maxu(second, widths[c]);
@@ -923,8 +1070,11 @@ static inline void trainc_xpulp_lines_dithered_of(void *context, int32_t begin, 
 /* The bits that sums exceed seven by. */
 static inline int32_t trainc_xpulp_lines_shift(const struct trainc_xpulp_lines *work)
 {
-    const uint32_t bits = trainc_xpulp_largest_of(work->widths, work->sizes.channels);
-    return trainc_maximum32(25 - trainc_leading_zeros((int32_t)bits), 0);
+    uint32_t bits = 0;
+    for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
+        bits = trainc_xpulp_maxu(bits, work->parts[part].first);
+    }
+    return trainc_xpulp_lines_shift_of(bits);
 }
 
 static inline void trainc_xpulp_lines_half_away(struct trainc_xpulp_lines *work, int32_t low,
@@ -933,6 +1083,7 @@ static inline void trainc_xpulp_lines_half_away(struct trainc_xpulp_lines *work,
     const int64_t exponent = trainc_xpulp_lines_start(work);
     const int32_t shift = trainc_xpulp_lines_shift(work);
     work->rounding = trainc_xpulp_rounding(shift, low);
+    work->bytes = low <= -127 ? (UINT32_C(128) << shift) - work->rounding.unit - 1 : 0;
     y_exponent[0] = trainc_add32((int32_t)exponent, shift);
     TRAINC_PARALLEL_FOR(work, work->sizes.channels, trainc_xpulp_lines_half_away_of);
 }
@@ -942,7 +1093,7 @@ static inline void trainc_xpulp_lines_dither(struct trainc_xpulp_lines *work, ui
 {
     const int64_t exponent = trainc_xpulp_lines_start(work);
     const uint32_t most = trainc_xpulp_lines_most(work);
-    const int32_t shift = trainc_maximum32(25 - trainc_leading_zeros((int32_t)most), 0);
+    const int32_t shift = trainc_xpulp_lines_shift_of(most);
     work->shift = shift;
     work->clamps = most > UINT32_C(127) << shift;
     work->key = key;

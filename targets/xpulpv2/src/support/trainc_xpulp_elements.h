@@ -212,21 +212,6 @@ static inline int32_t trainc_xpulp_clip_below(int32_t mantissa, int64_t power)
     return trainc_xpulp_ceiling(mantissa, power) - 1;
 }
 
-#if defined(TRAINC_XPULP_INSN)
-/* Whole words, at least one: 4 instructions, and 7. */
-#define TRAINC_XPULP_CLIP_LOOP(each, ...) \
-    register const int8_t *x10 __asm__("x10") = work->a + 4 * begin; \
-    register const int8_t *x11 __asm__("x11") = work->x + 4 * begin; \
-    register int8_t *x12 __asm__("x12") = work->y + 4 * begin; \
-    register int32_t x13 __asm__("x13") = words; \
-    register int32_t x14 __asm__("x14") = low; \
-    register int32_t x15 __asm__("x15") = high; \
-    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 13, 9) TRAINC_XPULP_LWI(x5, 4, x10) \
-        each "9: " TRAINC_XPULP_SWI(x5, 4, x12) ".option pop" \
-        : "+r"(x10), "+r"(x11), "+r"(x12) : "r"(x13), "r"(x14), "r"(x15) \
-        : "x5", "x6", "x7", "memory")
-#endif
-
 /* Some words. */
 static inline void trainc_xpulp_clip_words(void *context, int32_t begin, int32_t end)
 {
@@ -235,11 +220,21 @@ static inline void trainc_xpulp_clip_words(void *context, int32_t begin, int32_t
     const int32_t last = trainc_minimum32(4 * end, work->count);
     int32_t i = 4 * begin;
 #if defined(TRAINC_XPULP_INSN)
-    const int32_t words = (last - i) >> 2;
-    if (words > 0) {
-        TRAINC_XPULP_CLIP_LOOP(
-            TRAINC_XPULP_PV(5, 0x18, x5, x5, x14) TRAINC_XPULP_PV(5, 0x10, x5, x5, x15));
-        i += 4 * words;
+    const int32_t pairs = (last - i) >> 3;
+    if (pairs > 0) {
+        register const int8_t *x10 __asm__("x10") = work->a + i;
+        register int8_t *x12 __asm__("x12") = work->y + i;
+        register int32_t x13 __asm__("x13") = pairs;
+        register int32_t x14 __asm__("x14") = low;
+        register int32_t x15 __asm__("x15") = high;
+        /* Two words, so that none is used as it arrives. */
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 13, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+            TRAINC_XPULP_PV(5, 0x18, x5, x5, x14) TRAINC_XPULP_PV(5, 0x18, x6, x6, x14)
+            TRAINC_XPULP_PV(5, 0x10, x5, x5, x15) TRAINC_XPULP_PV(5, 0x10, x6, x6, x15)
+            TRAINC_XPULP_SWI(x5, 4, x12) "9: " TRAINC_XPULP_SWI(x6, 4, x12) ".option pop"
+            : "+r"(x10), "+r"(x12) : "r"(x13), "r"(x14), "r"(x15) : "x5", "x6", "memory");
+        i += 8 * pairs;
     }
 #endif
     for (; i < last; i++) {
@@ -247,52 +242,51 @@ static inline void trainc_xpulp_clip_words(void *context, int32_t begin, int32_t
     }
 }
 
-static inline void trainc_xpulp_within_words(void *context, int32_t begin, int32_t end)
+/* Some words of what is kept where x, with a sign or without, lies from low to high, both of its type:
+ * where it lies no further above low, modulo 256, than high does. */
+static inline void trainc_xpulp_between(const struct trainc_xpulp_clip *work, int32_t begin,
+    int32_t end, int32_t low, int32_t high)
 {
-    const struct trainc_xpulp_clip *const work = (const struct trainc_xpulp_clip *)context;
-    const int32_t none = work->low > work->high || work->low > 127 || work->high < -128;
-    const int32_t low = none ? 127 : trainc_maximum32(work->low, -128);
-    const int32_t high = none ? -128 : trainc_minimum32(work->high, 127);
     const int32_t last = trainc_minimum32(4 * end, work->count);
+    const uint32_t range = (uint32_t)(high - low);
     int32_t i = 4 * begin;
 #if defined(TRAINC_XPULP_INSN)
-    const int32_t words = (last - i) >> 2;
+    const int32_t words = low <= high ? (last - i) >> 2 : 0;
     if (words > 0) {
-        TRAINC_XPULP_CLIP_LOOP(TRAINC_XPULP_LWI(x6, 4, x11)
-            TRAINC_XPULP_PV(5, 0x16, x7, x6, x15) TRAINC_XPULP_PV(5, 0x0e, x6, x6, x14)
-            "and x5, x5, x7\n\tand x5, x5, x6\n\t");
+        register const int8_t *x10 __asm__("x10") = work->a + i;
+        register const int8_t *x11 __asm__("x11") = work->x + i;
+        register int8_t *x12 __asm__("x12") = work->y + i;
+        register int32_t x13 __asm__("x13") = words;
+        register int32_t x14 __asm__("x14") = low;
+        register uint32_t x15 __asm__("x15") = range;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 13, 9)
+            TRAINC_XPULP_LWI(x6, 4, x11) TRAINC_XPULP_LWI(x5, 4, x10)
+            TRAINC_XPULP_PV(5, 0x04, x6, x6, x14) TRAINC_XPULP_PV(5, 0x26, x6, x6, x15)
+            "and x5, x5, x6\n\t9: " TRAINC_XPULP_SWI(x5, 4, x12) ".option pop"
+            : "+r"(x10), "+r"(x11), "+r"(x12) : "r"(x13), "r"(x14), "r"(x15)
+            : "x5", "x6", "memory");
         i += 4 * words;
     }
 #endif
     for (; i < last; i++) {
-        const int8_t error = work->a[i];
-        work->y[i] = work->x[i] >= low && work->x[i] <= high ? error : 0;
+        const uint32_t above = (uint32_t)(uint8_t)work->x[i] - (uint32_t)low;
+        work->y[i] = low <= high && (above & 255) <= range ? work->a[i] : 0;
     }
+}
+
+static inline void trainc_xpulp_within_words(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_clip *const work = (const struct trainc_xpulp_clip *)context;
+    trainc_xpulp_between(work, begin, end, trainc_maximum32(work->low, -128),
+        trainc_minimum32(work->high, 127));
 }
 
 /* The same of an x without signs. */
 static inline void trainc_xpulp_within_unsigned_words(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_clip *const work = (const struct trainc_xpulp_clip *)context;
-    const int32_t none = work->low > work->high || work->low > 255 || work->high < 0;
-    const int32_t low = none ? 255 : trainc_maximum32(work->low, 0);
-    const int32_t high = none ? 0 : trainc_minimum32(work->high, 255);
-    const int32_t last = trainc_minimum32(4 * end, work->count);
-    int32_t i = 4 * begin;
-#if defined(TRAINC_XPULP_INSN)
-    const int32_t words = (last - i) >> 2;
-    if (words > 0) {
-        TRAINC_XPULP_CLIP_LOOP(TRAINC_XPULP_LWI(x6, 4, x11)
-            TRAINC_XPULP_PV(5, 0x26, x7, x6, x15) TRAINC_XPULP_PV(5, 0x1e, x6, x6, x14)
-            "and x5, x5, x7\n\tand x5, x5, x6\n\t");
-        i += 4 * words;
-    }
-#endif
-    for (; i < last; i++) {
-        const int8_t error = work->a[i];
-        const int32_t x = (uint8_t)work->x[i];
-        work->y[i] = x >= low && x <= high ? error : 0;
-    }
+    trainc_xpulp_between(work, begin, end, trainc_maximum32(work->low, 0),
+        trainc_minimum32(work->high, 255));
 }
 
 /* The errors of windows that do not overlap, by planes. */
@@ -470,7 +464,11 @@ static inline void trainc_xpulp_spread_planes(void *context, int32_t begin, int3
         const int32_t value = trainc_maximum32(work.x[n], -127);
         const uint32_t word = (uint8_t)value * UINT32_C(0x01010101);
         int8_t *const to = work.y + n * work.plane;
-        for (int32_t i = 0; i < work.plane; i += 4) {
+        int32_t i = 0;
+        for (; i + 4 <= work.plane; i += 4) {
+            trainc_xpulp_store(to + i, word);
+        }
+        if (i < work.plane) {
             trainc_xpulp_put_word(to, i, work.plane, word);
         }
     }
@@ -575,11 +573,11 @@ static inline uint32_t trainc_xpulp_most_shared(const float *x, int32_t count)
     return most;
 }
 
-/* The bits of the largest finite magnitude that does not lie below any; NaNs do not count. */
-static inline int32_t trainc_xpulp_largest(const void *x, int32_t count)
+/* The bits of the largest finite magnitude that does not lie below any; NaNs do not count. `most` is
+ * trainc_xpulp_most_bits. */
+static inline int32_t trainc_xpulp_finite(const void *x, int32_t count, uint32_t most)
 {
     int32_t largest = 0;
-    const uint32_t most = trainc_xpulp_most_shared(x, count);
     if (most < UINT32_C(0xff000000)) {
         return (int32_t)(most >> 1);
     }
@@ -591,6 +589,11 @@ static inline int32_t trainc_xpulp_largest(const void *x, int32_t count)
         }
     }
     return largest < 0x7f7fffff ? largest : 0x7f7fffff;
+}
+
+static inline int32_t trainc_xpulp_largest(const void *x, int32_t count)
+{
+    return trainc_xpulp_finite(x, count, trainc_xpulp_most_shared(x, count));
 }
 
 #if defined(TRAINC_XPULP_INSN)

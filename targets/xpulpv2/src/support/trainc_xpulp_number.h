@@ -7,7 +7,7 @@
 #include "trainc_rt.h"
 #include "trainc_xpulp.h"
 
-/* Where code is to be short, nothing is tried twice. */
+/* Where code is to be short, nothing is tried twice, and what others can do has no loop of its own. */
 #if defined(__OPTIMIZE_SIZE__)
 #define TRAINC_XPULP_CHAINS 0
 #else
