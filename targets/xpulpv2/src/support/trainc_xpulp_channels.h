@@ -895,7 +895,7 @@ static inline void trainc_xpulp_measure_channels(void *context, int32_t begin, i
         for (int32_t c = part; c < work->sizes.channels; c += TRAINC_XPULP_PARTS) {
             uint32_t width = work->widths[c];
             if (width > enough) {
-                width = trainc_xpulp_line_bound(work, c);
+                width = TRAINC_XPULP_CHAINS ? trainc_xpulp_line_bound(work, c) : width;
                 if (width > enough) {
                     width = trainc_xpulp_channel_largest(work, c, 0, work->sizes.space);
                     enough = trainc_xpulp_maxu(enough, trainc_xpulp_lines_enough(width));
