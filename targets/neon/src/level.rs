@@ -29,6 +29,8 @@ const FLOAT: (&str, &str) = ("trainc_neon_float.h", include_str!("../support/tra
 const DOTPROD: (&str, &str) =
     ("trainc_neon_dotprod.h", include_str!("../support/trainc_neon_dotprod.h"));
 const I8MM: (&str, &str) = ("trainc_neon_i8mm.h", include_str!("../support/trainc_neon_i8mm.h"));
+const OUTER_I8MM: (&str, &str) =
+    ("trainc_neon_outer_i8mm.h", include_str!("../support/trainc_neon_outer_i8mm.h"));
 const SHIFTED: (&str, &str) =
     ("trainc_neon_shifted.h", include_str!("../support/trainc_neon_shifted.h"));
 const DISPATCH: (&str, &str) =
@@ -75,7 +77,9 @@ impl Level {
             Level::Armv7 => vec![BASELINE],
             Level::Baseline => vec![BASELINE, FLOAT],
             Level::Dotprod => vec![IN_PLACE, DOTPROD, SHIFTED, MATRIX, DEPTHWISE, FLOAT],
-            Level::I8mm => vec![IN_PLACE, DOTPROD, I8MM, SHIFTED, MATRIX, DEPTHWISE, FLOAT],
+            Level::I8mm => {
+                vec![IN_PLACE, DOTPROD, I8MM, OUTER_I8MM, SHIFTED, MATRIX, DEPTHWISE, FLOAT]
+            }
             Level::Dispatch => vec![IN_PLACE, BASELINE, DOTPROD, I8MM, DISPATCH, FLOAT],
         });
         headers

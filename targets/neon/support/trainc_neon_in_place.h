@@ -195,26 +195,33 @@ TRAINC_SHARED void trainc_pixels_in_pairs(int8_t *to, int32_t pixels, int32_t by
     /* Pixels lie without gaps, and so do pairs. */
     int32_t left = (last - first) * bytes;
     to += 2 * first * (ptrdiff_t)bytes;
+    const int8_t *other = from + partner;
     for (; left >= 64; left -= 64) {
-#define TRAINC_UNITS(n)                                                           \
-    const int64x2_t a##n = vreinterpretq_s64_s8(vld1q_s8(from + 16 * (n)));       \
-    const int64x2_t b##n = vreinterpretq_s64_s8(vld1q_s8(other + 16 * (n)))
-        const int8_t *const other = from + partner;
-        TRAINC_UNITS(0);
-        TRAINC_UNITS(1);
-        TRAINC_UNITS(2);
-        TRAINC_UNITS(3);
-#undef TRAINC_UNITS
-#define TRAINC_UNITS(n)                                                           \
-    vst1q_s8(to + 32 * (n), vreinterpretq_s8_s64(vzip1q_s64(a##n, b##n)));        \
-    vst1q_s8(to + 32 * (n) + 16, vreinterpretq_s8_s64(vzip2q_s64(a##n, b##n)))
-        TRAINC_UNITS(0);
-        TRAINC_UNITS(1);
-        TRAINC_UNITS(2);
-        TRAINC_UNITS(3);
-#undef TRAINC_UNITS
+        /* Each pointer is one register, which loads and stores step forward. */
+        const int8x16x4_t a = vld1q_s8_x4(from), b = vld1q_s8_x4(other);
         from += 64;
-        to += 128;
+        other += 64;
+        TRAINC_OPAQUE(from);
+        TRAINC_OPAQUE(other);
+        int8x16x4_t low, high;
+#define TRAINC_UNITS(n, to_, first)                                             \
+    {                                                                           \
+        const int64x2_t u = vreinterpretq_s64_s8(a.val[n]);                     \
+        const int64x2_t v = vreinterpretq_s64_s8(b.val[n]);                     \
+        to_.val[first] = vreinterpretq_s8_s64(vzip1q_s64(u, v));                \
+        to_.val[first + 1] = vreinterpretq_s8_s64(vzip2q_s64(u, v));            \
+    }
+        TRAINC_UNITS(0, low, 0)
+        TRAINC_UNITS(1, low, 2)
+        TRAINC_UNITS(2, high, 0)
+        TRAINC_UNITS(3, high, 2)
+#undef TRAINC_UNITS
+        vst1q_s8_x4(to, low);
+        to += 64;
+        TRAINC_OPAQUE(to);
+        vst1q_s8_x4(to, high);
+        to += 64;
+        TRAINC_OPAQUE(to);
     }
     for (; left > 0; left -= 8) {
         vst1q_s8(to, vcombine_s8(vld1_s8(from), vld1_s8(from + partner)));
@@ -489,11 +496,8 @@ TRAINC_PART int8x16_t trainc_order_by_products(int32x4_t x0, int32x4_t x1, int32
 TRAINC_PART int8x16_t trainc_order_by_parts(int32x4_t x0, int32x4_t x1, int32x4_t x2,
     int32x4_t x3, const struct trainc_rounding *rounding)
 {
-    const int16x8_t upper01 = vuzp2q_s16(vreinterpretq_s16_s32(x0), vreinterpretq_s16_s32(x1));
-    const int16x8_t upper23 = vuzp2q_s16(vreinterpretq_s16_s32(x2), vreinterpretq_s16_s32(x3));
-    return trainc_with_signs(trainc_eight_by_parts(x0, x1, rounding),
-        trainc_eight_by_parts(x2, x3, rounding),
-        vuzp2q_s8(vreinterpretq_s8_s16(upper01), vreinterpretq_s8_s16(upper23)), rounding);
+    return trainc_parts_with_signs(trainc_eight_by_parts(x0, x1, rounding),
+        trainc_eight_by_parts(x2, x3, rounding), trainc_sums_upper_bytes(x0, x1, x2, x3));
 }
 
 TRAINC_PART int8x16_t trainc_order_half_away(int32x4_t x0, int32x4_t x1, int32x4_t x2,
@@ -538,10 +542,10 @@ TRAINC_PART int8x16_t trainc_turn_by_parts(int32x4_t x0, int32x4_t x1, int32x4_t
     const uint16x8_t mb4 = trainc_bordered_magnitudes(x3, rounding);
     const int16x8_t upper0 = vtrn2q_s16(vreinterpretq_s16_s32(x0), vreinterpretq_s16_s32(x2));
     const int16x8_t upper4 = vtrn2q_s16(vreinterpretq_s16_s32(x1), vreinterpretq_s16_s32(x3));
-    return trainc_with_signs(
+    return trainc_parts_with_signs(
         trainc_by_parts(vtrn2q_u16(ma0, mb0), vtrn1q_u16(ma0, mb0), rounding),
         trainc_by_parts(vtrn2q_u16(ma4, mb4), vtrn1q_u16(ma4, mb4), rounding),
-        vuzp2q_s8(vreinterpretq_s8_s16(upper0), vreinterpretq_s8_s16(upper4)), rounding);
+        vuzp2q_s8(vreinterpretq_s8_s16(upper0), vreinterpretq_s8_s16(upper4)));
 }
 
 TRAINC_PART int8x16_t trainc_turn_half_away(int32x4_t x0, int32x4_t x1, int32x4_t x2,

@@ -289,7 +289,7 @@ TRAINC_SHARED void trainc_store_all_sums(const int32_t *sums, int32_t count, int
 /* For outer products of two to eight images by sdot: x by 16 lanes, [lanes][words of 4 images][16
  * lanes][4 images], the last 16 overlapping those before, and dy as [rows][8 images]; zeros where
  * there is no image. */
-TRAINC_SHARED void trainc_outer_operands(const int8_t *dy, const int8_t *x, int32_t images,
+TRAINC_SHARED void trainc_outer_operands_dotprod(const int8_t *dy, const int8_t *x, int32_t images,
     int32_t rows, int32_t lanes, int8_t *errors, int8_t *operand)
 {
     for (int32_t row = 0; row < rows; row++) {

@@ -274,9 +274,11 @@ TRAINC_SHARED void trainc_normalized(const int8_t *x, int32_t planes, int32_t sp
         at = vsubq_u8(at, quarter);                               \
         vst1q_s8(y + (place), vqtbx4q_s8(q, t3, at));             \
     }
-        for (; i + 32 <= space; i += 32) {
+        for (; i + 64 <= space; i += 64) {
             TRAINC_LOOKUP(i)
             TRAINC_LOOKUP(i + 16)
+            TRAINC_LOOKUP(i + 32)
+            TRAINC_LOOKUP(i + 48)
         }
         for (; i + 16 <= space; i += 16) {
             TRAINC_LOOKUP(i)

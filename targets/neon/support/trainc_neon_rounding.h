@@ -34,7 +34,8 @@ struct trainc_rounding {
     int32x4_t factor;
     int32x4_t align;
     /* Whether pseudo-stochastic rounding takes both halves of what is shifted out from the halves of a
-     * sum, what brings their border there, and the shifts of the upper half: up, and out. */
+     * sum, what brings their border there, and the shifts of the upper half: up, and out. Results have
+     * 15 bits at most before they are limited to 127, and none is below -127. */
     int32_t by_parts;
     int32x4_t border;
     int16x8_t up, out;
@@ -94,7 +95,9 @@ TRAINC_SHARED void trainc_round_short(struct trainc_rounding *rounding, int32_t 
          * that a result before its rounding is apart from a half. */
         rounding->way = shift >= 1 && shift <= 12 ? TRAINC_BY_PRODUCTS : TRAINC_BY_SUMS;
     }
-    rounding->by_parts = shift <= 32 && (uint64_t)(uint32_t)bits >> (16 + shift / 2) == 0;
+    rounding->by_parts = shift >= 3 && shift <= 32
+        && (uint64_t)(uint32_t)bits >> (16 + shift / 2) == 0
+        && vgetq_lane_s8(rounding->low, 0) == -127;
 }
 
 /* A rounded magnitude: to nearest, ties away from zero. */
@@ -214,6 +217,23 @@ TRAINC_PART int8x16_t trainc_with_signs(uint16x8_t low, uint16x8_t high, int8x16
     return vmaxq_s8(vsubq_s8(veorq_s8(magnitudes, sign), sign), rounding->low);
 }
 
+/* The same of magnitudes by parts. */
+TRAINC_PART int8x16_t trainc_parts_with_signs(uint16x8_t low, uint16x8_t high, int8x16_t upper)
+{
+    const int8x16_t magnitudes = vcombine_s8(vqmovn_s16(vreinterpretq_s16_u16(low)),
+        vqmovn_s16(vreinterpretq_s16_u16(high)));
+    const int8x16_t sign = vshrq_n_s8(upper, 7);
+    return vsubq_s8(veorq_s8(magnitudes, sign), sign);
+}
+
+/* The upper byte of each sum. */
+TRAINC_PART int8x16_t trainc_sums_upper_bytes(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3)
+{
+    const int16x8_t upper01 = vuzpq_s16(vreinterpretq_s16_s32(x0), vreinterpretq_s16_s32(x1)).val[1];
+    const int16x8_t upper23 = vuzpq_s16(vreinterpretq_s16_s32(x2), vreinterpretq_s16_s32(x3)).val[1];
+    return vuzpq_s8(vreinterpretq_s8_s16(upper01), vreinterpretq_s8_s16(upper23)).val[1];
+}
+
 /* 16 results. */
 TRAINC_PART int8x16_t trainc_rounded_sums(int32x4_t x0, int32x4_t x1, int32x4_t x2, int32x4_t x3,
     const struct trainc_rounding *rounding, trainc_rounded *round)
@@ -228,9 +248,10 @@ TRAINC_PART int8x16_t trainc_rounded_sums(int32x4_t x0, int32x4_t x1, int32x4_t 
             trainc_eight_by_products(x2, x3, rounding), rounding);
     }
     if (round == trainc_pseudo_stochastic && rounding->by_parts != 0) {
-        low = trainc_eight_by_parts(x0, x1, rounding);
-        high = trainc_eight_by_parts(x2, x3, rounding);
-    } else if (rounding->short_sums != 0) {
+        return trainc_parts_with_signs(trainc_eight_by_parts(x0, x1, rounding),
+            trainc_eight_by_parts(x2, x3, rounding), trainc_sums_upper_bytes(x0, x1, x2, x3));
+    }
+    if (rounding->short_sums != 0) {
         trainc_rounded_of16 *const round16 = round == trainc_half_away ? trainc_half_away16
                                                                        : trainc_pseudo_stochastic16;
         low = round16(trainc_short_magnitudes(x0, x1), &rounding->of16);
@@ -239,11 +260,7 @@ TRAINC_PART int8x16_t trainc_rounded_sums(int32x4_t x0, int32x4_t x1, int32x4_t 
         low = vcombine_u16(vqmovn_u32(round(x0, rounding)), vqmovn_u32(round(x1, rounding)));
         high = vcombine_u16(vqmovn_u32(round(x2, rounding)), vqmovn_u32(round(x3, rounding)));
     }
-    /* The upper byte of each sum. */
-    const int16x8_t upper01 = vuzpq_s16(vreinterpretq_s16_s32(x0), vreinterpretq_s16_s32(x1)).val[1];
-    const int16x8_t upper23 = vuzpq_s16(vreinterpretq_s16_s32(x2), vreinterpretq_s16_s32(x3)).val[1];
-    return trainc_with_signs(low, high, vuzpq_s8(vreinterpretq_s8_s16(upper01),
-        vreinterpretq_s8_s16(upper23)).val[1], rounding);
+    return trainc_with_signs(low, high, trainc_sums_upper_bytes(x0, x1, x2, x3), rounding);
 }
 
 /* 16 results: of 8 sums at a, and of 8 at b. */

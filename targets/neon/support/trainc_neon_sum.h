@@ -77,10 +77,22 @@ TRAINC_PART void trainc_repeat(const int8_t *x, int32_t images, int32_t channels
     }
 }
 
-TRAINC_PART int8x16x2_t trainc_two(const int8_t *x)
+/* Bounds of sums' halves, or of the quarters of a doubled operand's. */
+struct trainc_sum_bounds {
+    int8x16_t most, least;
+};
+
+/* With 16 sums more. */
+TRAINC_PART void trainc_bound(struct trainc_sum_bounds *bounds, int8x16_t a, int8x16_t b,
+    enum trainc_aligning aligning, const struct trainc_shifted_codes *codes)
 {
-    const int8x16x2_t two = {{vld1q_s8(x), vld1q_s8(x + 16)}};
-    return two;
+    int8x16_t v = trainc_addend(b, aligning, codes), w = v;
+    if (aligning == TRAINC_DOUBLED) {
+        w = vrshrq_n_s8(v, 1);
+        v = vshrq_n_s8(v, 1);
+    }
+    bounds->most = vmaxq_s8(bounds->most, vhaddq_s8(a, v));
+    bounds->least = vminq_s8(bounds->least, vrhaddq_s8(a, w));
 }
 
 /* Whether a sum of the two has a magnitude above 127. What bounds a sum from above is the half (or, of
@@ -90,29 +102,33 @@ TRAINC_PART int32_t trainc_sums_exceed(const int8_t *a, const int8_t *b, int32_t
     enum trainc_aligning aligning, const struct trainc_shifted_codes *codes)
 {
     const int32_t limit = aligning == TRAINC_DOUBLED ? 32 : 64;
-    int8x16_t most = vdupq_n_s8(0), least = vdupq_n_s8(0);
-    for (const int8_t *const end = a + count; a != end;) {
+    struct trainc_sum_bounds bounds = {vdupq_n_s8(0), vdupq_n_s8(0)};
+    const int8_t *const end = a + count;
+    if (count % 64 != 0) {
+        trainc_bound(&bounds, vld1q_s8(a), vld1q_s8(b), aligning, codes);
+        trainc_bound(&bounds, vld1q_s8(a + 16), vld1q_s8(b + 16), aligning, codes);
+        a += 32;
+        b += 32;
+    }
+    while (a != end) {
         /* So many more before it is asked whether one was found. */
         const int8_t *const some = end - a > 1024 ? a + 1024 : end;
         do {
-            const int8x16x2_t u = trainc_two(a), codes_of_b = trainc_two(b);
-            for (int32_t n = 0; n < 2; n++) {
-                int8x16_t v = trainc_addend(codes_of_b.val[n], aligning, codes), w = v;
-                if (aligning == TRAINC_DOUBLED) {
-                    w = vrshrq_n_s8(v, 1);
-                    v = vshrq_n_s8(v, 1);
-                }
-                most = vmaxq_s8(most, vhaddq_s8(u.val[n], v));
-                least = vminq_s8(least, vrhaddq_s8(u.val[n], w));
-            }
-            a += 32;
-            b += 32;
+            const int8x16x4_t u = vld1q_s8_x4(a), v = vld1q_s8_x4(b);
+            a += 64;
+            b += 64;
+            TRAINC_OPAQUE(a);
+            TRAINC_OPAQUE(b);
+            trainc_bound(&bounds, u.val[0], v.val[0], aligning, codes);
+            trainc_bound(&bounds, u.val[1], v.val[1], aligning, codes);
+            trainc_bound(&bounds, u.val[2], v.val[2], aligning, codes);
+            trainc_bound(&bounds, u.val[3], v.val[3], aligning, codes);
         } while (a != some);
-        if (vmaxvq_s8(most) >= limit || vminvq_s8(least) <= -limit) {
+        if (vmaxvq_s8(bounds.most) >= limit || vminvq_s8(bounds.least) <= -limit) {
             return 1;
         }
     }
-    return 0;
+    return vmaxvq_s8(bounds.most) >= limit || vminvq_s8(bounds.least) <= -limit;
 }
 
 /* A quarter of a sum: up if the upper bit that is shifted out exceeds the lower. From the quarter rounded
@@ -125,29 +141,53 @@ TRAINC_PART int8x16_t trainc_quarter_up(int8x16_t negative, int8x16_t upper, int
     return vandq_s8(up, vdupq_n_s8(1));
 }
 
+/* 16 sums. */
+TRAINC_PART int8x16_t trainc_sums16(int8x16_t u, int8x16_t b, int8x16_t least,
+    enum trainc_aligning aligning, int32_t exceed, const struct trainc_shifted_codes *codes)
+{
+    const int8x16_t v = trainc_addend(b, aligning, codes);
+    int8x16_t q;
+    if (exceed == 0) {
+        q = vaddq_s8(aligning == TRAINC_DOUBLED ? vaddq_s8(u, u) : u, v);
+    } else if (aligning == TRAINC_DOUBLED) {
+        const int8x16_t half = vshrq_n_s8(v, 1), down = vhaddq_s8(u, half);
+        q = vaddq_s8(down, trainc_quarter_up(down, veorq_s8(u, half), v));
+    } else {
+        const int8x16_t half = vhaddq_s8(u, v);
+        q = vsraq_n_s8(trainc_quarter_up(half, half, veorq_s8(u, v)), half, 1);
+    }
+    return vmaxq_s8(q, least);
+}
+
 TRAINC_PART void trainc_sums(const int8_t *a, const int8_t *b, int32_t count, int32_t low,
     enum trainc_aligning aligning, int32_t exceed, const struct trainc_shifted_codes *codes,
     int8_t *y)
 {
     const int8x16_t least = vdupq_n_s8((int8_t)low);
-    for (const int8_t *const end = a + count; a != end; a += 32, b += 32, y += 32) {
-        const int8x16x2_t two = trainc_two(a), codes_of_b = trainc_two(b);
-        for (int32_t n = 0; n < 2; n++) {
-            const int8x16_t u = two.val[n];
-            const int8x16_t v = trainc_addend(codes_of_b.val[n], aligning, codes);
-            int8x16_t q;
-            if (exceed == 0) {
-                q = vaddq_s8(aligning == TRAINC_DOUBLED ? vaddq_s8(u, u) : u, v);
-            } else if (aligning == TRAINC_DOUBLED) {
-                const int8x16_t half = vshrq_n_s8(v, 1), down = vhaddq_s8(u, half);
-                q = vaddq_s8(down, trainc_quarter_up(down, veorq_s8(u, half), v));
-            } else {
-                const int8x16_t half = vhaddq_s8(u, v);
-                q = vsraq_n_s8(trainc_quarter_up(half, half, veorq_s8(u, v)), half, 1);
-            }
-            vst1q_s8(y + 16 * n, vmaxq_s8(q, least));
-        }
+#define TRAINC_SUMS16(u, v) trainc_sums16(u, v, least, aligning, exceed, codes)
+    if (count % 64 != 0) {
+        vst1q_s8(y, TRAINC_SUMS16(vld1q_s8(a), vld1q_s8(b)));
+        vst1q_s8(y + 16, TRAINC_SUMS16(vld1q_s8(a + 16), vld1q_s8(b + 16)));
+        a += 32;
+        b += 32;
+        y += 32;
     }
+    for (int32_t left = count / 64; left > 0; left--) {
+        const int8x16x4_t u = vld1q_s8_x4(a), v = vld1q_s8_x4(b);
+        int8x16x4_t q;
+        a += 64;
+        b += 64;
+        TRAINC_OPAQUE(a);
+        TRAINC_OPAQUE(b);
+        q.val[0] = TRAINC_SUMS16(u.val[0], v.val[0]);
+        q.val[1] = TRAINC_SUMS16(u.val[1], v.val[1]);
+        q.val[2] = TRAINC_SUMS16(u.val[2], v.val[2]);
+        q.val[3] = TRAINC_SUMS16(u.val[3], v.val[3]);
+        vst1q_s8_x4(y, q);
+        y += 64;
+        TRAINC_OPAQUE(y);
+    }
+#undef TRAINC_SUMS16
 }
 
 /* y = a + b of operands with these exponents, at least `low`, of a number of elements that is a multiple

@@ -1,5 +1,5 @@
 //! Weight gradients of matrix products of few images: outer products, whose sums are rounded as they arise.
-//! `support/trainc_neon_outer.h`.
+//! `support/trainc_neon_outer.h`, `support/trainc_neon_outer_i8mm.h`.
 
 use trainc_c::product::suffix;
 use trainc_ir::product::{Convolution, Narrowing, Pass};
@@ -21,6 +21,8 @@ const ROW: u64 = 20;
 /// By `sdot`: instructions of 16 results and of each four images of them.
 const DOT_RESULTS: u64 = 50;
 const DOT_IMAGES: u64 = 14;
+/// By `smmla`: instructions of 16 results.
+const MATRIX_RESULTS: u64 = 61;
 
 /// Whether a gradient is one, with its sums narrowed.
 pub(super) fn suits(c: &Convolution, finish: Option<Narrowing>) -> bool {
@@ -36,6 +38,11 @@ pub(super) fn suits(c: &Convolution, finish: Option<Narrowing>) -> bool {
 /// Whether `sdot` sums it.
 fn by_dots(c: &Convolution, level: Level) -> bool {
     matches!(level, Level::Dotprod | Level::I8mm) && c.images > 1
+}
+
+/// Whether `smmla` sums it: it takes eight images.
+fn by_matrices(c: &Convolution, level: Level) -> bool {
+    level == Level::I8mm && c.images > 4
 }
 
 /// Bytes of working memory: some for a product's function; the operands in the order of `sdot`.
@@ -57,6 +64,7 @@ pub(super) fn instructions(c: &Convolution, level: Level) -> u64 {
     let images = c.images as u64;
     let each = match (images, by_dots(c, level)) {
         (1, _) => SINGLE,
+        (_, true) if by_matrices(c, level) => MATRIX_RESULTS,
         (_, true) => DOT_RESULTS + DOT_IMAGES * images.div_ceil(4),
         (_, false) => RESULTS + IMAGE * images,
     };
@@ -68,14 +76,18 @@ pub(super) fn emit(c: &Convolution, level: Level, finish: Option<Narrowing>, out
     let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
     let sizes = format!("{}, {}, {}", c.images, c.outputs, c.channels);
     let (bits, results, operands) = if by_dots(c, level) {
+        let (level, text) = match by_matrices(c, level) {
+            true => ("i8mm", "[input channels][8 images]"),
+            false => ("dotprod", "[16 input channels][words of 4 images][16][4]"),
+        };
         declare(out, "int8_t", "errors", 0, "[output channels][8 images]");
-        let text = "[16 input channels][words of 4 images][16][4]";
         declare(out, "int8_t", "operand", operand_at(c), text);
-        out.long(format!("trainc_outer_operands({dy}, {x}, {sizes}, errors, operand);"));
-        ("trainc_outer_bits_dotprod", "trainc_outer_dotprod", "errors, operand".to_string())
+        out.long(format!("trainc_outer_operands_{level}({dy}, {x}, {sizes}, errors, operand);"));
+        let of_level = |name: &str| format!("trainc_{name}_{level}");
+        (of_level("outer_bits"), of_level("outer"), "errors, operand".to_string())
     } else {
         out.line("(void)scratch;");
-        ("trainc_outer_bits", "trainc_outer", format!("{dy}, {x}"))
+        ("trainc_outer_bits".to_string(), "trainc_outer".to_string(), format!("{dy}, {x}"))
     };
     if finish.is_some_and(Narrowing::asks_magnitude) {
         out.long(format!(
