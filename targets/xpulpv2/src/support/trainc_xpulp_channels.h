@@ -344,10 +344,12 @@ struct trainc_xpulp_lines {
     int32_t *sums;
     struct trainc_xpulp_lines_part parts[TRAINC_XPULP_PARTS];
     /* Of sums that are rounded by chance: the channel that is measured and its parts' largest
-     * magnitudes; the shift, whether results may exceed a byte, and the first element's counter. */
+     * magnitudes; the shift, whether results may exceed a byte, and the first element's counter. Fours
+     * of elements begin so many ahead of multiples of 4: where nothing is clamped, words of memory are
+     * such fours, else the first one's counter is a multiple of 4. */
     int32_t measured;
     uint32_t largest[TRAINC_XPULP_PARTS];
-    int32_t shift, clamps;
+    int32_t shift, clamps, ahead;
     uint32_t key;
 };
 
@@ -939,15 +941,33 @@ static inline uint32_t trainc_xpulp_lines_most(struct trainc_xpulp_lines *work)
     return trainc_xpulp_maxu(most, second);
 }
 
-/* The first element of a part of all; but for the first part's, its counter is a multiple of 4. */
+/* The first element of a part of all; but for the first part's, it begins a four. */
 static inline int32_t trainc_xpulp_part(const struct trainc_xpulp_lines *work, int32_t part)
 {
     const int32_t count = work->sizes.images * work->sizes.channels * work->sizes.space;
-    const int32_t ahead = (int32_t)(work->key & 3);
     const int32_t each = (count + TRAINC_XPULP_PARTS - 1) / TRAINC_XPULP_PARTS;
-    const int32_t first = ((part * each + ahead) & ~3) - ahead;
+    const int32_t first = ((part * each + work->ahead) & ~3) - work->ahead;
     return part == 0 ? 0 : part == TRAINC_XPULP_PARTS ? count
         : trainc_maximum32(trainc_minimum32(first, count), 0);
+}
+
+/* Of what is to be no part of its callers: their registers are spilled around it then, and only there. */
+#if defined(__GNUC__)
+#define TRAINC_XPULP_APART __attribute__((noinline, unused))
+#else
+#define TRAINC_XPULP_APART inline
+#endif
+
+/* Sums of a channel's row, from one element to another, rounded by chance, one by one. */
+static TRAINC_XPULP_APART void trainc_xpulp_line_ones(const struct trainc_xpulp_lines *work,
+    int32_t c, int32_t from, int32_t to)
+{
+    const int32_t factor = work->factors[c], turn = work->turns != 0 ? work->turns[c] : 0;
+    const int32_t offset = work->offsets[c];
+    for (int32_t i = from; i < to; i++) {
+        work->y[i] = trainc_xpulp_dither(work->a[i] * factor + work->b[i] * turn + offset,
+            work->shift, work->key + (uint32_t)i);
+    }
 }
 
 #if defined(TRAINC_XPULP_INSN)
@@ -964,91 +984,149 @@ static inline uint32_t trainc_xpulp_joined(uint32_t a, uint32_t b, int32_t bytes
 #define TRAINC_XPULP_LINE_ON(p, q, pair) \
     "and x9, " #pair ", x22\n\t" TRAINC_XPULP_PV(6, 0x28, pair, pair, x4) \
     TRAINC_XPULP_SDOT_H(p, pair, x13) TRAINC_XPULP_SDOT_H(q, x9, x13)
-/* 42 instructions for four elements; hashes have some bits below a 256th of a unit, too. */
-#define TRAINC_XPULP_LINE_DITHER(...) \
+/* Whether fours may be words of memory whatever their counters are; short code has no loops for these. */
+#if defined(__OPTIMIZE_SIZE__)
+#define TRAINC_XPULP_LINE_WORDS 0
+#else
+#define TRAINC_XPULP_LINE_WORDS 1
+#endif
+/* Hashes of an element's counter, x31 being the first factor's product of the last multiple of 4. */
+#define TRAINC_XPULP_LINE_HASH(x) "srli x9, " #x ", 15\n\txor " #x ", " #x ", x9\n\t"
+#define TRAINC_XPULP_LINE_HASH0(x) "srli " #x ", x31, 15\n\txor " #x ", " #x ", x31\n\t"
+#define TRAINC_XPULP_LINE_HASH1(x) "add " #x ", x31, x25\n\t" TRAINC_XPULP_LINE_HASH(x)
+#define TRAINC_XPULP_LINE_HASH2(x) "add " #x ", x31, x26\n\t" TRAINC_XPULP_LINE_HASH(x)
+#define TRAINC_XPULP_LINE_HASH3(x) "add " #x ", x31, x27\n\t" TRAINC_XPULP_LINE_HASH(x)
+/* To that of the next one. */
+#define TRAINC_XPULP_LINE_HASH_ON "xor x31, x16, x24\n\tmul x31, x31, x20\n\taddi x16, x16, 4\n\t"
+/* By what the first one's counter is above a multiple of 4. */
+#define TRAINC_XPULP_LINE_HASHES0 TRAINC_XPULP_LINE_HASH0(x7) TRAINC_XPULP_LINE_HASH1(x28) \
+    TRAINC_XPULP_LINE_HASH2(x29) TRAINC_XPULP_LINE_HASH3(x30) TRAINC_XPULP_LINE_HASH_ON
+#define TRAINC_XPULP_LINE_HASHES1 TRAINC_XPULP_LINE_HASH1(x7) TRAINC_XPULP_LINE_HASH2(x28) \
+    TRAINC_XPULP_LINE_HASH3(x29) TRAINC_XPULP_LINE_HASH_ON TRAINC_XPULP_LINE_HASH0(x30)
+#define TRAINC_XPULP_LINE_HASHES2 TRAINC_XPULP_LINE_HASH2(x7) TRAINC_XPULP_LINE_HASH3(x28) \
+    TRAINC_XPULP_LINE_HASH_ON TRAINC_XPULP_LINE_HASH0(x29) TRAINC_XPULP_LINE_HASH1(x30)
+#define TRAINC_XPULP_LINE_HASHES3 TRAINC_XPULP_LINE_HASH3(x7) TRAINC_XPULP_LINE_HASH_ON \
+    TRAINC_XPULP_LINE_HASH0(x28) TRAINC_XPULP_LINE_HASH1(x29) TRAINC_XPULP_LINE_HASH2(x30)
+/* 41 instructions for four elements; hashes have some bits below a 256th of a unit, too. */
+#define TRAINC_XPULP_LINE_DITHER(hashes, ...) \
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
-        TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x11) TRAINC_XPULP_HASHES \
+        TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x11) hashes \
+        "mul x7, x7, x21\n\tmul x28, x28, x21\n\tmul x29, x29, x21\n\tmul x30, x30, x21\n\t" \
         "srl x7, x7, x19\n\tsrl x28, x28, x19\n\tsrl x29, x29, x19\n\tsrl x30, x30, x19\n\t" \
         TRAINC_XPULP_PV(0, 0x68, x1, x5, x6) TRAINC_XPULP_PV(1, 0x64, x6, x5, x14) \
         TRAINC_XPULP_LINE_ON(x7, x28, x1) TRAINC_XPULP_LINE_ON(x29, x30, x6) \
         TRAINC_XPULP_ADD_SHIFT(x7, x15, x18) TRAINC_XPULP_ADD_SHIFT(x28, x15, x18) \
         TRAINC_XPULP_ADD_SHIFT(x29, x15, x18) TRAINC_XPULP_ADD_SHIFT(x30, x15, x18) \
         __VA_ARGS__ "9: " TRAINC_XPULP_SWI(x5, 4, x17) ".option pop" \
-        : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17) \
-        : TRAINC_XPULP_DITHER_OPERANDS, "r"(x13), "r"(x14), "r"(x15), "r"(x22) \
-        : TRAINC_XPULP_DITHER_CLOBBERS)
+        : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17), "+r"(x31) \
+        : TRAINC_XPULP_DITHER_OPERANDS, "r"(x13), "r"(x14), "r"(x15), "r"(x22), "r"(x24) \
+        : "x1", "x5", "x6", "x7", "x9", "x28", "x29", "x30", "memory")
+#define TRAINC_XPULP_LINE_BYTES(hashes) \
+    TRAINC_XPULP_LINE_DITHER(hashes, TRAINC_XPULP_BYTES(x5, x7, x28, x29, x30))
 
-/* Fours of such sums, at least one, rounded by chance, from an element on whose counter is a multiple
- * of 4. */
-static inline void trainc_xpulp_line_fours(const struct trainc_xpulp_lines *work,
-    const int32_t *line, int32_t first, int32_t behind)
+/* By 256 sums have 32 bits, before they are clamped one more. */
+static inline int32_t trainc_xpulp_goes_by_fours(const struct trainc_xpulp_lines *work)
 {
-    const int32_t shift = work->shift;
-    /* Before the registers are taken: a call would change them. */
-    const uint32_t factors = trainc_xpulp_pack_h((uint32_t)line[0], (uint32_t)line[1]);
-    for (int32_t i = first, fours; i < behind; i += 4 * fours) {
+    return work->shift > 0 && work->shift <= (work->clamps ? 15 : 16);
+}
+
+/* Fours of such sums, at least one, rounded by chance: of a channel's row there are `left` elements,
+ * the others are the next rows'. */
+static TRAINC_XPULP_APART void trainc_xpulp_line_fours(const struct trainc_xpulp_lines *work,
+    int32_t c, int32_t left, int32_t first, int32_t behind)
+{
+    const int32_t channels = work->sizes.channels, space = work->sizes.space;
+    for (int32_t i = first; i < behind;) {
         const uint32_t counter = work->key + (uint32_t)i;
-        fours = trainc_xpulp_dither_fours(behind - i, counter);
+        const uint32_t above = TRAINC_XPULP_LINE_WORDS ? counter & 3 : 0, lowest = counter - above;
+        /* Those, and the multiple of 4 behind them that some belong to, have the same upper half. */
+        int32_t some = 4 * trainc_xpulp_dither_fours(behind - i + 4, lowest) - (above != 0 ? 4 : 0);
+        some = trainc_minimum32(some, behind - i);
+        if (TRAINC_XPULP_LINE_WORDS && some == 0) {
+            trainc_xpulp_line_ones(work, c, i, i + 4);
+            i += 4;
+            left -= 4;
+            if (left <= 0) {
+                left = space;
+                c = c + 1 < channels ? c + 1 : 0;
+            }
+            continue;
+        }
         register const int8_t *x10 __asm__("x10") = work->a + i;
         register const int8_t *x11 __asm__("x11") = work->b + i;
-        register uint32_t x13 __asm__("x13") = factors;
+        register uint32_t x13 __asm__("x13");
         register uint32_t x14 __asm__("x14") = 0x07060302;
-        register uint32_t x15 __asm__("x15") = (uint32_t)line[2] << 8;
+        register uint32_t x15 __asm__("x15");
         register uint32_t x22 __asm__("x22") = 0xff00ff00;
-        TRAINC_XPULP_DITHER_REGISTERS(fours, work->y + i, shift + 8, counter);
-        if (work->clamps) {
-            TRAINC_XPULP_LINE_DITHER(TRAINC_XPULP_CLIP8(x7, x7) TRAINC_XPULP_CLIP8(x28, x28)
-                TRAINC_XPULP_CLIP8(x29, x29) TRAINC_XPULP_CLIP8(x30, x30)
-                TRAINC_XPULP_BYTES(x5, x7, x28, x29, x30) TRAINC_XPULP_PV(5, 0x18, x5, x5, x23));
-        } else {
-            TRAINC_XPULP_LINE_DITHER(TRAINC_XPULP_BYTES(x5, x7, x28, x29, x30));
+        register uint32_t x24 __asm__("x24") = lowest >> 16;
+        register uint32_t x31 __asm__("x31") = (lowest ^ x24) * TRAINC_XPULP_HASH_FIRST;
+        TRAINC_XPULP_DITHER_REGISTERS(0, work->y + i, work->shift + 8, lowest);
+        x16 += 4;
+        i += some;
+        /* No calls, which would change the registers. */
+        while (some > 0) {
+            const int32_t now = TRAINC_XPULP_LINE_WORDS && left < some ? left : some;
+            const uint32_t turn = work->turns != 0 ? (uint32_t)work->turns[c] & 0xffff : 0;
+            x12 = now >> 2;
+            x13 = (uint32_t)work->factors[c] << 16 | turn;
+            x15 = (uint32_t)work->offsets[c] << 8;
+            some -= now;
+            left -= now;
+            if (TRAINC_XPULP_LINE_WORDS && left == 0) {
+                left = space;
+                c = c + 1 < channels ? c + 1 : 0;
+            }
+            if (work->clamps) {
+                TRAINC_XPULP_LINE_DITHER(TRAINC_XPULP_LINE_HASHES0,
+                    TRAINC_XPULP_CLIP8(x7, x7) TRAINC_XPULP_CLIP8(x28, x28)
+                    TRAINC_XPULP_CLIP8(x29, x29) TRAINC_XPULP_CLIP8(x30, x30)
+                    TRAINC_XPULP_BYTES(x5, x7, x28, x29, x30)
+                    TRAINC_XPULP_PV(5, 0x18, x5, x5, x23));
+            } else if (above == 0) {
+                TRAINC_XPULP_LINE_BYTES(TRAINC_XPULP_LINE_HASHES0);
+            } else if (above == 1) {
+                TRAINC_XPULP_LINE_BYTES(TRAINC_XPULP_LINE_HASHES1);
+            } else if (above == 2) {
+                TRAINC_XPULP_LINE_BYTES(TRAINC_XPULP_LINE_HASHES2);
+            } else {
+                TRAINC_XPULP_LINE_BYTES(TRAINC_XPULP_LINE_HASHES3);
+            }
         }
     }
 }
 #endif
 
-/* Such sums from one element to another, rounded by chance; those of begin to end are this core's. */
-static inline void trainc_xpulp_line_dither(const struct trainc_xpulp_lines *work,
-    const int32_t *line, int32_t from, int32_t to, int32_t begin, int32_t end)
+/* Such sums of a channel's row, from one element to another, rounded by chance; those of begin to end
+ * are this core's. */
+static inline void trainc_xpulp_line_dither(const struct trainc_xpulp_lines *work, int32_t c,
+    int32_t from, int32_t to, int32_t begin, int32_t end)
 {
-    int32_t first = to, behind = to;
 #if defined(TRAINC_XPULP_INSN)
-    /* By 256 sums have 32 bits, before they are clamped one more. */
-    if (work->shift > 0 && work->shift <= (work->clamps ? 15 : 16)) {
-        /* Whole fours, which overlap other rows: what lies there stays as it is. */
-        first = from - (int32_t)((work->key + (uint32_t)from) & 3);
-        behind = to + (int32_t)((0 - (work->key + (uint32_t)to)) & 3);
-        first += first < begin ? 4 : 0;
-        behind -= behind > end ? 4 : 0;
-        if (first < behind) {
-            int8_t *const last = work->y + behind - 4;
-            const uint32_t before = trainc_xpulp_load(work->y + first);
-            const uint32_t after = trainc_xpulp_load(last);
-            trainc_xpulp_line_fours(work, line, first, behind);
-            if (behind > to) {
-                trainc_xpulp_store(last,
-                    trainc_xpulp_joined(trainc_xpulp_load(last), after, to - behind + 4));
-            }
-            if (first < from) {
-                trainc_xpulp_store(work->y + first, trainc_xpulp_joined(before,
-                    trainc_xpulp_load(work->y + first), from - first));
-            }
-        } else {
-            first = to;
+    /* Whole fours, which overlap other rows: what lies there stays as it is. */
+    int32_t first = from - ((from + work->ahead) & 3), behind = to + (-(to + work->ahead) & 3);
+    first += first < begin ? 4 : 0;
+    behind -= behind > end ? 4 : 0;
+    if (first < behind && trainc_xpulp_goes_by_fours(work)) {
+        int8_t *const last = work->y + behind - 4;
+        const uint32_t before = trainc_xpulp_load(work->y + first);
+        const uint32_t after = trainc_xpulp_load(last);
+        trainc_xpulp_line_fours(work, c, behind - first, first, behind);
+        if (behind > to) {
+            trainc_xpulp_store(last,
+                trainc_xpulp_joined(trainc_xpulp_load(last), after, to - behind + 4));
         }
+        if (first < from) {
+            trainc_xpulp_store(work->y + first, trainc_xpulp_joined(before,
+                trainc_xpulp_load(work->y + first), from - first));
+        }
+        trainc_xpulp_line_ones(work, c, from, first);
+        from = trainc_maximum32(from, behind);
     }
 #else
     (void)begin;
     (void)end;
 #endif
-    for (int32_t i = from; i < to; i++) {
-        if (i >= first && i < behind) {
-            i = behind - 1;
-            continue;
-        }
-        work->y[i] = trainc_xpulp_dither(work->a[i] * line[0] + work->b[i] * line[1] + line[2],
-            work->shift, work->key + (uint32_t)i);
-    }
+    trainc_xpulp_line_ones(work, c, from, to);
 }
 
 /* Some parts of all elements. */
@@ -1057,12 +1135,16 @@ static inline void trainc_xpulp_lines_dithered_of(void *context, int32_t begin, 
     const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
     const int32_t channels = work->sizes.channels, space = work->sizes.space;
     const int32_t first = trainc_xpulp_part(work, begin), last = trainc_xpulp_part(work, end);
-    int32_t row = first / space;
-    for (int32_t i = first, c = row % channels; i < last; c = c + 1 < channels ? c + 1 : 0) {
+    int32_t row = first / space, c = row % channels;
+#if defined(TRAINC_XPULP_INSN)
+    if (TRAINC_XPULP_LINE_WORDS && (space & 3) == 0 && work->ahead == 0 && trainc_xpulp_goes_by_fours(work)) {
+        trainc_xpulp_line_fours(work, c, (row + 1) * space - first, first, last);
+        return;
+    }
+#endif
+    for (int32_t i = first; i < last; c = c + 1 < channels ? c + 1 : 0) {
         const int32_t behind = trainc_minimum32(++row * space, last);
-        int32_t line[3];
-        trainc_xpulp_line_of(work, c, line);
-        trainc_xpulp_line_dither(work, line, i, behind, first, last);
+        trainc_xpulp_line_dither(work, c, i, behind, first, last);
         i = behind;
     }
 }
@@ -1096,6 +1178,11 @@ static inline void trainc_xpulp_lines_dither(struct trainc_xpulp_lines *work, ui
     const int32_t shift = trainc_xpulp_lines_shift_of(most);
     work->shift = shift;
     work->clamps = most > UINT32_C(127) << shift;
+#if defined(TRAINC_XPULP_INSN)
+    work->ahead = work->clamps || !TRAINC_XPULP_LINE_WORDS ? (int32_t)(key & 3) : 0;
+#else
+    work->ahead = 0;
+#endif
     work->key = key;
     y_exponent[0] = trainc_add32((int32_t)exponent, shift);
     TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_lines_dithered_of);

@@ -25,8 +25,8 @@ struct trainc_xpulp_taps {
 
 /* The words of four rows of bytes, by columns: as many groups of four as count says, at least one.
  * Those of a column go to its own place, each step further on. */
-static inline void trainc_xpulp_turn_to(const int8_t *const from[4], int32_t stride, int32_t count,
-    int8_t *const to[4], int32_t step)
+static TRAINC_XPULP_INLINE void trainc_xpulp_turn_to(const int8_t *const from[4], int32_t stride,
+    int32_t count, int8_t *const to[4], int32_t step)
 {
 #if defined(TRAINC_XPULP_INSN)
     register const int8_t *x10 __asm__("x10") = from[0];
