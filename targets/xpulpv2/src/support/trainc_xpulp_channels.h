@@ -984,7 +984,8 @@ static inline uint32_t trainc_xpulp_joined(uint32_t a, uint32_t b, int32_t bytes
 #define TRAINC_XPULP_LINE_ON(p, q, pair) \
     "and x9, " #pair ", x22\n\t" TRAINC_XPULP_PV(6, 0x28, pair, pair, x4) \
     TRAINC_XPULP_SDOT_H(p, pair, x13) TRAINC_XPULP_SDOT_H(q, x9, x13)
-/* Whether fours may be words of memory whatever their counters are; short code has no loops for these. */
+/* Whether fours may be words of memory whatever their counters are; short code has no loops for these,
+ * nor for bytes that need no clamping. */
 #if defined(__OPTIMIZE_SIZE__)
 #define TRAINC_XPULP_LINE_WORDS 0
 #else
@@ -1076,7 +1077,7 @@ static TRAINC_XPULP_APART void trainc_xpulp_line_fours(const struct trainc_xpulp
                 left = space;
                 c = c + 1 < channels ? c + 1 : 0;
             }
-            if (work->clamps) {
+            if (work->clamps || !TRAINC_XPULP_LINE_WORDS) {
                 TRAINC_XPULP_LINE_DITHER(TRAINC_XPULP_LINE_HASHES0,
                     TRAINC_XPULP_CLIP8(x7, x7) TRAINC_XPULP_CLIP8(x28, x28)
                     TRAINC_XPULP_CLIP8(x29, x29) TRAINC_XPULP_CLIP8(x30, x30)
@@ -1137,7 +1138,8 @@ static inline void trainc_xpulp_lines_dithered_of(void *context, int32_t begin, 
     const int32_t first = trainc_xpulp_part(work, begin), last = trainc_xpulp_part(work, end);
     int32_t row = first / space, c = row % channels;
 #if defined(TRAINC_XPULP_INSN)
-    if (TRAINC_XPULP_LINE_WORDS && (space & 3) == 0 && work->ahead == 0 && trainc_xpulp_goes_by_fours(work)) {
+    if (TRAINC_XPULP_LINE_WORDS && (space & 3) == 0 && work->ahead == 0
+        && trainc_xpulp_goes_by_fours(work)) {
         trainc_xpulp_line_fours(work, c, (row + 1) * space - first, first, last);
         return;
     }

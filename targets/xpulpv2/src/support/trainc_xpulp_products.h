@@ -721,6 +721,34 @@ static inline void trainc_xpulp_columns(const int8_t *from, int32_t stride, int3
 static inline void trainc_xpulp_rows_apart(const int8_t *from, int32_t from_stride, int32_t step,
     int8_t *to, int32_t to_stride, int32_t rows, int32_t bytes)
 {
+#if defined(TRAINC_XPULP_INSN) && !defined(__OPTIMIZE_SIZE__)
+    if (bytes >= 8 && step == 1) {
+        /* The last two words overlap others, unless all are pairs. */
+        const int32_t pairs = bytes >> 3, back = (bytes & 7) == 0 ? 0 : (bytes & 7) - 8;
+        register const int8_t *x10 __asm__("x10") = from;
+        register int8_t *x11 __asm__("x11") = to;
+        register int32_t x12 __asm__("x12") = rows;
+        register int32_t x13 __asm__("x13") = pairs;
+        register int32_t x14 __asm__("x14") = back;
+        register int32_t x16 __asm__("x16") = from_stride - (8 * pairs + back);
+        register int32_t x17 __asm__("x17") = to_stride - (8 * pairs + back);
+#define TRAINC_XPULP_PAIRS(first, second) \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 12, 8) TRAINC_XPULP_LOOP(0, 13, 9) \
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_SWI(x5, 4, x11) \
+            "9: " TRAINC_XPULP_SWI(x6, 4, x11) first "add x10, x10, x16\n\t" second \
+            "8: add x11, x11, x17\n\t.option pop" \
+            : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x16), "r"(x17) \
+            : "x5", "x6", "memory")
+        if (back == 0) {
+            TRAINC_XPULP_PAIRS("", "");
+        } else {
+            TRAINC_XPULP_PAIRS("add x10, x10, x14\n\tadd x11, x11, x14\n\t"
+                "lw x5, 0(x10)\n\tlw x6, 4(x10)\n\t", "sw x5, 0(x11)\n\tsw x6, 4(x11)\n\t");
+        }
+#undef TRAINC_XPULP_PAIRS
+        return;
+    }
+#endif
 #if defined(TRAINC_XPULP_INSN)
     if (bytes >= 4 && step <= 2) {
         /* The last word overlaps others. */
