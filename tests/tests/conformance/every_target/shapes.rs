@@ -40,7 +40,7 @@ const TWO_FEATURES: Shape = same(4, 64, 8, 4);
 const FEW_POSITIONS: Shape = same(4, 128, 12, 2);
 
 /// Whole and partial groups, quads, blocks and vectors; each way to order the result.
-const CONVOLUTIONS: [Shape; 35] = [
+const CONVOLUTIONS: [Shape; 34] = [
     UNEVEN,
     TWO_FEATURES,
     FEW_POSITIONS,
@@ -75,8 +75,6 @@ const CONVOLUTIONS: [Shape; 35] = [
     weights(48, 32, [1, 5]),
     weights(32, 32, [7, 1]),
     weights(16, 32, [3, 5]),
-    // The phases of its error have three taps and two.
-    (1, 1, [16, 16], [16, 16], [5, 5], [2, 2], [1, 1], [2; 4]),
 ];
 
 const fn square(
