@@ -329,13 +329,24 @@ static void line_dither(const int32_t *given, int32_t count, int32_t full)
     work.shift = shift;
     work.clamps = most > UINT32_C(127) << shift;
     work.key = next();
+    work.ahead = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (work.clamps || !TRAINC_XPULP_LINE_WORDS) {
+        work.ahead = (int32_t)(work.key & 3);
+    }
+#endif
+    work.factors = line;
+    work.turns = line + 1;
+    work.offsets = line + 2;
+    work.sizes.channels = 1;
+    work.sizes.space = MOST + AROUND;
     for (int32_t i = from; i < to; i++) {
         const int64_t sum = (int64_t)a[i] * line[0] + b[i] * line[1] + line[2];
         const int64_t q = (sum + uniform(work.key + (uint32_t)i, shift)) >> shift;
         expected[i] = (int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
     }
     found[MOST + AROUND] = 99;
-    trainc_xpulp_line_dither(&work, line, from, to, from - (int32_t)(next() & 3),
+    trainc_xpulp_line_dither(&work, 0, from, to, from - (int32_t)(next() & 3),
         to + (int32_t)(next() & 3));
     check(same(expected, found, MOST + AROUND), LINE_DITHER, count, shift);
 }
