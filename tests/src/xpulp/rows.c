@@ -364,7 +364,7 @@ static void one(int32_t count, int32_t shift)
     line[2] = trainc_maximum32(trainc_minimum32(line[2], 1 << 30), -(1 << 30));
 
     int32_t sums[2] = { 5, -7 }, all = 5, products = -7, least_byte = 127, greatest_byte = -128;
-    uint32_t bytes[2] = { 0x7f7f7f7f, 0x80808080 }, magnitudes = 0;
+    uint32_t bytes[2] = { 0x7f7f7f7f, 0x80808080 }, greatest = 0;
     for (int32_t i = 0; i < count; i++) {
         all += x[i];
         products += x[i] * z[i];
@@ -435,13 +435,14 @@ static void one(int32_t count, int32_t shift)
         words[i] = next() & 1 ? (int32_t)next() >> (31 - top)
             : (int32_t)((next() & 63) << shift) - (int32_t)draw - (int32_t)(next() & 1);
         words[i] = next() % 16 == 0 && shift > 23 ? INT32_MAX : words[i];
-        magnitudes |= words[i] < 0 ? 0 - (uint32_t)words[i] : (uint32_t)words[i];
+        const uint32_t magnitude = words[i] < 0 ? 0 - (uint32_t)words[i] : (uint32_t)words[i];
+        greatest = magnitude > greatest ? magnitude : greatest;
         const int64_t q = ((int64_t)words[i] + draw) >> shift;
         expected[i] = (int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
     }
     trainc_xpulp_row_dither(words, found, count, shift, counter);
     check(same(expected, found, count), DITHER, count, shift);
-    check(trainc_xpulp_magnitudes(words, count) == magnitudes, MAGNITUDES, count, shift);
+    check(trainc_xpulp_largest_sum(words, count) == greatest, MAGNITUDES, count, shift);
     if (count > 0) {
         pseudo_stochastic_rows(count, shift);
         if (shift > 0) {

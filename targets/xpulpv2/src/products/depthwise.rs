@@ -284,10 +284,13 @@ impl Depthwise {
         ] {
             out.line(format!("work.{field} = {value};"));
         }
-        let name = if self.gradient { "weights" } else { "planes" };
-        let wide = if self.wide { "wide_" } else { "" };
+        let name = match (self.gradient, self.wide) {
+            (true, _) => "weights",
+            (false, true) => "wide_planes",
+            (false, false) => "planes",
+        };
         out.long(format!(
-            "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_depthwise_{wide}{name});",
+            "TRAINC_PARALLEL_FOR(&work, {}, trainc_xpulp_depthwise_{name});",
             self.parts()
         ));
     }

@@ -17,8 +17,8 @@ struct trainc_xpulp_biased {
 static inline int32_t trainc_xpulp_biased_start(struct trainc_xpulp_biased *work, int32_t e,
     int32_t bias_e)
 {
-    const uint32_t magnitudes = trainc_xpulp_magnitudes(work->b, work->channels);
-    const int64_t width = 32 - trainc_leading_zeros((int32_t)magnitudes);
+    const uint32_t largest = trainc_xpulp_largest_sum(work->b, work->channels);
+    const int64_t width = 32 - trainc_leading_zeros((int32_t)largest);
     const int64_t exponent = trainc_maximum64(e, bias_e + width - 30);
     const int64_t distance = exponent - bias_e;
     work->down = (int32_t)trainc_minimum64(exponent - e, 31);
@@ -155,7 +155,7 @@ static inline void trainc_xpulp_quantized_magnitudes(void *context, int32_t begi
         (const struct trainc_xpulp_quantized *)context;
     for (int32_t n = begin; n < end; n++) {
         const int32_t first = trainc_xpulp_quantized_first(work, n);
-        work->widths[n] = trainc_xpulp_magnitudes(work->x + first,
+        work->widths[n] = trainc_xpulp_largest_sum(work->x + first,
             trainc_xpulp_quantized_first(work, n + 1) - first);
     }
 }

@@ -1,9 +1,13 @@
-/* Convolutions of each channel by itself, by windows of at most three by three: of each plane a copy
- * with room around and between its elements, in which a word holds a row of a window. */
+/* Convolutions of each channel by itself, by windows of at most three by three, and gradients of weights of up
+ * to eight by five: of each plane a copy with room around and between its elements, in which a word holds a row
+ * of a window. */
 #ifndef TRAINC_XPULP_DEPTHWISE_H
 #define TRAINC_XPULP_DEPTHWISE_H
 
 #include "trainc_xpulp_rounding.h"
+
+/* Blocks of three by three taps at most. */
+#define TRAINC_XPULP_BLOCKS_OF_TAPS 6
 
 /* Planes, and where their elements go in a copy of each. */
 struct trainc_xpulp_placing {
@@ -378,11 +382,13 @@ static inline void trainc_xpulp_depthwise_planes(void *context, int32_t begin, i
     }
 }
 
-/* Gradients of some parts' weights. */
+/* Gradients of some parts' weights, by blocks of three by three taps. */
 static inline void trainc_xpulp_depthwise_weights(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_depthwise *const work =
         (const struct trainc_xpulp_depthwise *)context;
+    const int32_t rows = work->taps[0], columns = work->taps[1];
+    const int32_t across = (columns + 2) / 3, blocks = (rows + 2) / 3 * across;
     for (int32_t part = begin; part < end; part++) {
         int8_t *const x = work->copies + part * (work->x_copy + work->dy_copy);
         int8_t *const dy = x + work->x_copy;
@@ -390,18 +396,29 @@ static inline void trainc_xpulp_depthwise_weights(void *context, int32_t begin, 
         trainc_xpulp_zero(x, work->x_copy + work->dy_copy);
         for (int32_t c = part * work->channels / work->parts;
              c < (part + 1) * work->channels / work->parts; c++) {
-            int32_t sums[9] = { 0, 0, 0, 0, 0, 0, 0, 0, 0 };
-            int32_t *to = work->sums + c * work->taps[0] * work->taps[1];
+            int32_t sums[TRAINC_XPULP_BLOCKS_OF_TAPS][9];
+            int32_t *const to = work->sums + c * rows * columns;
+            trainc_xpulp_zero(sums, blocks * (int32_t)sizeof sums[0]);
             for (int32_t n = c; n < work->images * work->channels; n += work->channels) {
                 trainc_xpulp_place(&work->x, n, x);
                 trainc_xpulp_place(&work->dy, n, dy);
-                trainc_xpulp_taps_of(x, dy, work->row, work->rows, work->strides[0], sums);
+                for (int32_t down = 0, block = 0; down < rows; down += 3) {
+                    for (int32_t right = 3 * across - 3; right >= 0; right -= 3, block++) {
+                        trainc_xpulp_taps_of(x + down * work->row, dy + right, work->row,
+                            work->rows, work->strides[0], sums[block]);
+                    }
+                }
             }
-            for (int32_t down = 0; down < work->taps[0]; down++) {
-                for (int32_t right = 0; right < work->taps[1]; right++) {
-                    const int32_t sum = sums[3 * down + right];
-                    *to++ = sum;
-                    largest = trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)sum));
+            for (int32_t down = 0, block = 0; down < rows; down += 3) {
+                for (int32_t right = 0; right < columns; right += 3, block++) {
+                    for (int32_t i = 0; i < 3 && down + i < rows; i++) {
+                        for (int32_t j = 0; j < 3 && right + j < columns; j++) {
+                            const int32_t sum = sums[block][3 * i + j];
+                            to[(down + i) * columns + right + j] = sum;
+                            largest =
+                                trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)sum));
+                        }
+                    }
                 }
             }
         }

@@ -5,9 +5,8 @@
 
 #include "trainc_xpulp_depthwise.h"
 
-/* Rows of weights at most, and blocks of three by three of them. */
+/* Rows of weights at most. */
 #define TRAINC_XPULP_ROWS_OF_WEIGHTS 8
-#define TRAINC_XPULP_BLOCKS_OF_TAPS 6
 
 /* A row of a channel's weights as two words, whose other bytes are 0. */
 struct trainc_xpulp_row_of_weights {
@@ -137,32 +136,6 @@ static inline void trainc_xpulp_row_close(const struct trainc_xpulp_windows_of *
 }
 #endif
 
-/* The largest magnitude of some sums. */
-static inline uint32_t trainc_xpulp_largest_sum(const int32_t *from, int32_t count)
-{
-    uint32_t largest = 0;
-    int32_t i = 0;
-#if defined(TRAINC_XPULP_INSN)
-    if (count > 1) {
-        register const int32_t *x10 __asm__("x10") = from;
-        register int32_t x12 __asm__("x12") = count >> 1;
-        register uint32_t x13 __asm__("x13") = 0;
-        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
-            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
-            TRAINC_XPULP_SCALAR(0, x5, x5, x0) TRAINC_XPULP_SCALAR(0, x6, x6, x0)
-            TRAINC_XPULP_SCALAR(7, x13, x13, x5)
-            "9: " TRAINC_XPULP_SCALAR(7, x13, x13, x6) ".option pop"
-            : "+r"(x10), "+r"(x13) : "r"(x12) : "x5", "x6", "memory");
-        largest = x13;
-        i = count & ~1;
-    }
-#endif
-    for (; i < count; i++) {
-        largest = trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)from[i]));
-    }
-    return largest;
-}
-
 /* All windows of a plane. */
 static inline void trainc_xpulp_depthwise_wide_plane(const struct trainc_xpulp_depthwise *work,
     int32_t n, int32_t c, const int8_t *copy)
@@ -213,44 +186,6 @@ static inline void trainc_xpulp_depthwise_wide_planes(void *context, int32_t beg
         }
         work->largest[part] =
             trainc_xpulp_largest_sum(work->sums + first * size, (last - first) * size);
-    }
-}
-
-/* Gradients of some parts' weights, by blocks of three by three taps. */
-static inline void trainc_xpulp_depthwise_wide_weights(void *context, int32_t begin, int32_t end)
-{
-    const struct trainc_xpulp_depthwise *const work =
-        (const struct trainc_xpulp_depthwise *)context;
-    const int32_t across = (work->taps[1] + 2) / 3, blocks = (work->taps[0] + 2) / 3 * across;
-    for (int32_t part = begin; part < end; part++) {
-        int8_t *const x = work->copies + part * (work->x_copy + work->dy_copy);
-        int8_t *const dy = x + work->x_copy;
-        uint32_t largest = 0;
-        trainc_xpulp_zero(x, work->x_copy + work->dy_copy);
-        for (int32_t c = part * work->channels / work->parts;
-             c < (part + 1) * work->channels / work->parts; c++) {
-            int32_t sums[TRAINC_XPULP_BLOCKS_OF_TAPS][9];
-            int32_t *to = work->sums + c * work->taps[0] * work->taps[1];
-            trainc_xpulp_zero(sums, (int32_t)sizeof sums);
-            for (int32_t n = c; n < work->images * work->channels; n += work->channels) {
-                trainc_xpulp_place(&work->x, n, x);
-                trainc_xpulp_place(&work->dy, n, dy);
-                for (int32_t block = 0; block < blocks; block++) {
-                    const int32_t down = block / across, right = block - down * across;
-                    trainc_xpulp_taps_of(x + 3 * down * work->row, dy + 3 * (across - 1 - right),
-                        work->row, work->rows, work->strides[0], sums[block]);
-                }
-            }
-            for (int32_t down = 0; down < work->taps[0]; down++) {
-                for (int32_t right = 0; right < work->taps[1]; right++) {
-                    const int32_t block = down / 3 * across + right / 3;
-                    const int32_t sum = sums[block][3 * (down % 3) + right % 3];
-                    *to++ = sum;
-                    largest = trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)sum));
-                }
-            }
-        }
-        work->largest[part] = largest;
     }
 }
 

@@ -110,31 +110,6 @@ static inline void trainc_xpulp_row_dither(const int32_t *from, int8_t *to, int3
     }
 }
 
-/* Bits of the magnitudes of some 32-bit sums. */
-static inline uint32_t trainc_xpulp_magnitudes(const int32_t *from, int32_t count)
-{
-    uint32_t all = 0;
-    int32_t i = 0;
-#if defined(TRAINC_XPULP_INSN)
-    if (count > 1) {
-        register const int32_t *x10 __asm__("x10") = from;
-        register int32_t x12 __asm__("x12") = count >> 1;
-        register uint32_t x13 __asm__("x13") = 0;
-        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
-            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
-            TRAINC_XPULP_SCALAR(0, x5, x5, x0) TRAINC_XPULP_SCALAR(0, x6, x6, x0)
-            "or x13, x13, x5\n\t9: or x13, x13, x6\n\t.option pop"
-            : "+r"(x10), "+r"(x13) : "r"(x12) : "x5", "x6", "memory");
-        all = x13;
-        i = count & ~1;
-    }
-#endif
-    for (; i < count; i++) {
-        all |= trainc_xpulp_abs((uint32_t)from[i]);
-    }
-    return all;
-}
-
 /* Sums that parts of the cores round. */
 struct trainc_xpulp_dithered {
     const int32_t *x;
@@ -159,7 +134,7 @@ static inline void trainc_xpulp_dithered_widths(void *context, int32_t begin, in
     const struct trainc_xpulp_dithered *const work = (const struct trainc_xpulp_dithered *)context;
     for (int32_t n = begin; n < end; n++) {
         const int32_t first = trainc_xpulp_dithered_first(work, n);
-        work->widths[n] = trainc_xpulp_magnitudes(work->x + first,
+        work->widths[n] = trainc_xpulp_largest_sum(work->x + first,
             trainc_xpulp_dithered_first(work, n + 1) - first);
     }
 }

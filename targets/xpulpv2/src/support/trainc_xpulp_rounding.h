@@ -14,6 +14,32 @@ static inline uint32_t trainc_xpulp_largest_of(const uint32_t *magnitudes, int32
     return largest;
 }
 
+/* The largest magnitude of some sums. */
+static inline uint32_t trainc_xpulp_largest_sum(const int32_t *from, int32_t count)
+{
+    uint32_t largest = 0;
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN)
+    if (count > 1) {
+        register const int32_t *x10 __asm__("x10") = from;
+        register int32_t x12 __asm__("x12") = count >> 1;
+        register uint32_t x13 __asm__("x13") = 0;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+            TRAINC_XPULP_SCALAR(0, x5, x5, x0) TRAINC_XPULP_SCALAR(0, x6, x6, x0)
+            TRAINC_XPULP_SCALAR(7, x13, x13, x5)
+            "9: " TRAINC_XPULP_SCALAR(7, x13, x13, x6) ".option pop"
+            : "+r"(x10), "+r"(x13) : "r"(x12) : "x5", "x6", "memory");
+        largest = x13;
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
+        largest = trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)from[i]));
+    }
+    return largest;
+}
+
 /* A right shift of sums and the range of its results: low to 127. */
 struct trainc_xpulp_rounding {
     int32_t shift, low;
