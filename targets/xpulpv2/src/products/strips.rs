@@ -237,19 +237,21 @@ impl Strips {
         if !strips.turns_rows || images * strips.room() <= JOINED {
             strips.images = images;
         }
-        if !strips.turns_rows && channels * c.taps[0] >= 4 {
+        // Of fewer lines, what is no strips has more cores at work.
+        if !strips.turns_rows && channels * c.taps[0] >= 4 && strips.all_lines() >= CORES {
             let close = Strips { is_close: true, ..strips.clone() };
             if close.words_of_tiles() < strips.words_of_tiles() {
                 strips = close;
             }
         }
         // Tiles are whole, and of two words at least, as a first one's products are not added to anything; taps that have
-        // no place would take more room.
+        // no place would take more room, and weights of few taps are packed one by one, which takes longer where they lie apart.
         strips.joins = strips.turns_rows
             && !by_rows
             && (c.taps[1], strips.steps[1]) == (3, 1)
             && strips.is_whole()
             && !places.contains(&None)
+            && places.len() >= 4
             && channels >= 4 * SEGMENT_WORDS
             && !strips.trims();
         strips.places = places
