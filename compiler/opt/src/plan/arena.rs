@@ -59,7 +59,7 @@ pub(super) fn place(
     let mut tried = Vec::new();
     let mut placed: Vec<(Placement, Vec<usize>)> = Vec::new();
     for (method, order) in orders(items, search) {
-        let (offsets, peak) = lowest_fit(items, &order);
+        let Some((offsets, peak)) = lowest_fit(items, &order, usize::MAX) else { continue };
         tried.push((method, peak));
         placed.push((Placement { method, offsets, peak }, order));
         if peak <= lower_bound {
@@ -232,8 +232,9 @@ fn crowds(items: &[Item]) -> Vec<usize> {
         .collect()
 }
 
-/// Places items in that order, each at the lowest offset where it fits. Returns offsets and peak.
-fn lowest_fit(items: &[Item], order: &[usize]) -> (Vec<usize>, usize) {
+/// Places items in that order, each at the lowest offset where it fits. Returns offsets and peak; `None` as soon as the peak
+/// is above the limit.
+fn lowest_fit(items: &[Item], order: &[usize], limit: usize) -> Option<(Vec<usize>, usize)> {
     let mut offsets = vec![0; items.len()];
     // Placed items by offset.
     let mut placed: Vec<(usize, usize)> = Vec::with_capacity(items.len());
@@ -254,10 +255,13 @@ fn lowest_fit(items: &[Item], order: &[usize]) -> (Vec<usize>, usize) {
         }
         offsets[index] = offset;
         peak = peak.max(offset + item.bytes);
+        if peak > limit {
+            return None;
+        }
         let at = placed.partition_point(|&(start, _)| start <= offset);
         placed.insert(at, (offset, index));
     }
-    (offsets, peak)
+    Some((offsets, peak))
 }
 
 /// Rounds of moving an item that ends at the peak forward in the order, and others out of its way, kept unless they make it worse.
@@ -296,16 +300,14 @@ fn improve(
                 changed.insert((random >> 43) as usize % (changed.len() + 1), other);
             }
         }
-        let (offsets, peak) = lowest_fit(items, &changed);
-        if peak <= current.peak {
-            order = changed;
-            current = Placement { method: "improved", offsets, peak };
-            if peak < best.peak {
-                best = current.clone();
-            }
-            if peak <= lower_bound {
-                break;
-            }
+        let Some((offsets, peak)) = lowest_fit(items, &changed, current.peak) else { continue };
+        order = changed;
+        current = Placement { method: "improved", offsets, peak };
+        if peak < best.peak {
+            best = current.clone();
+        }
+        if peak <= lower_bound {
+            break;
         }
     }
     best

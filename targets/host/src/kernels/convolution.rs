@@ -302,15 +302,18 @@ fn run<E: Engine>(
         }
     }
     let (panels, biases) = (&*panels, &*biases);
-    let count = threads::parts(g.multiplications(), g.batch);
-    let images = |index| threads::piece(g.batch, 1, count, index);
     let image = out.len() / g.batch;
     let source_image = source.len() / g.batch;
-    let outs = Parts::new(out, |index| images(index).start * image);
+    let shares = Shares::new(g, rows, E::block(rows), near.is_some());
+    let outs = Parts::new(out, |index| {
+        let share = shares.get(index);
+        share.images.start * image + share.rows.start * (image / rows)
+    });
     let found = AtomicU32::new(0);
     let own = Own::new(rest);
-    threads::run(count, &|index| {
-        let images = images(index);
+    threads::run(shares.count, &|index| {
+        let Share { images, rows: own_rows } = shares.get(index);
+        let image = image / rows * own_rows.len();
         let out = outs.take(index);
         let mut largest = Largest::default();
         let at_once = near.map_or(images.len(), |near| near.images.min(images.len())).max(1);
@@ -340,10 +343,13 @@ fn run<E: Engine>(
                             channels,
                             source_stride: channels * g.groups,
                             source_first: group * channels,
-                            out_stride: rows * g.groups,
-                            out_first: group * rows,
+                            out_stride: own_rows.len() * g.groups,
+                            out_first: group * own_rows.len(),
                         };
-                        let operands = Operands::<E> { sweep: &sweep, plan: &plan, panel, bias };
+                        let panel = &panel[own_rows.start * plan.depth..own_rows.end * plan.depth];
+                        let bias = &bias[own_rows.clone()];
+                        let plan = &Plan { rows: own_rows.len(), ..plan };
+                        let operands = Operands::<E> { sweep: &sweep, plan, panel, bias };
                         let scratch = &mut Scratch::new(bytes);
                         operands.run(&part, source, out, scratch, &mut largest);
                     }
@@ -356,6 +362,45 @@ fn run<E: Engine>(
         found.fetch_max(largest.value(), Ordering::Relaxed);
     });
     found.into_inner()
+}
+
+/// What a thread makes: images, or rows of a single one.
+struct Share {
+    images: Range<usize>,
+    rows: Range<usize>,
+}
+
+/// How a product is divided among threads: by images or, where those are fewer than threads, by blocks of their rows, too.
+struct Shares {
+    count: usize,
+    images: usize,
+    rows: usize,
+    block: usize,
+    /// Parts of an image's rows.
+    of_an_image: usize,
+}
+
+impl Shares {
+    fn new(g: &ConvGeometry, rows: usize, block: usize, whole_images: bool) -> Self {
+        let most = threads::parts(g.multiplications(), usize::MAX);
+        let of_an_image = match whole_images || g.groups > 1 {
+            true => 1,
+            false => (most / g.batch).clamp(1, rows.div_ceil(block)),
+        };
+        let count = if of_an_image > 1 { g.batch * of_an_image } else { most.min(g.batch) };
+        Self { count, images: g.batch, rows, block, of_an_image }
+    }
+
+    /// That of a thread; the one behind the last is empty and begins at the end.
+    fn get(&self, index: usize) -> Share {
+        if self.of_an_image == 1 {
+            let images = threads::piece(self.images, 1, self.count, index);
+            return Share { images, rows: 0..self.rows };
+        }
+        let (image, piece) = (index / self.of_an_image, index % self.of_an_image);
+        let rows = threads::piece(self.rows, self.block, self.of_an_image, piece);
+        Share { images: image..image + 1, rows }
+    }
 }
 
 /// The weights of one group into panels of rows, which threads share, and what each row's sums start from.

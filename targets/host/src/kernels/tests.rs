@@ -576,6 +576,11 @@ fn threads_change_nothing() {
         // More to repack of the input than of the gradient: threads share channels first.
         check_i8(&shape(9, [100, 41], [17, 19], [3, 3], [2, 2], [1, 1], [1; 4], 1), 0, &mut random);
         check_matmul(&MatMulGeometry::single(130, 210, 220, true, false), 0, &mut random);
+        // Fewer images than threads, which share their rows.
+        let few = shape(1, [70, 150], [17, 9], [3, 3], [1, 1], [1, 1], [1; 4], 1);
+        check_i8(&few, 0, &mut random);
+        check_f32(&few, &mut random);
+        check_i8(&shape(2, [90, 75], [17, 19], [3, 3], [2, 2], [1, 1], [1; 4], 1), 0, &mut random);
     }
     check_f32(&shape(7, [33, 70], [9, 8], [3, 3], [1, 1], [1, 1], [1; 4], 1), &mut random);
     // Maps of few positions, and depthwise products of whole images and of planes.
