@@ -210,15 +210,20 @@ static inline uint32_t trainc_xpulp_add_images(const struct trainc_xpulp_added *
           "=r"(c0), "=r"(c1), "=r"(c2), "=r"(c3), "=r"(d0), "=r"(d1), "=r"(d2), "=r"(d3),
           "+r"(x27), "+r"(x29), "+r"(x1) : "r"(x28), "r"(x10), "r"(x9)
         : "x5", "x6", "x7", "x30", "x31", "memory");
-    largest = trainc_xpulp_put_four(to, adds, a0, a1, a2, a3, largest);
+    /* Calls change the registers. */
+    const int32_t sums[16] = { a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3 };
+    largest = trainc_xpulp_put_four(to, adds, sums[0], sums[1], sums[2], sums[3], largest);
     if (work->images > 1) {
-        largest = trainc_xpulp_put_four(to + work->stride, adds, b0, b1, b2, b3, largest);
+        largest = trainc_xpulp_put_four(to + work->stride, adds, sums[4], sums[5], sums[6], sums[7],
+            largest);
     }
     if (work->images > 2) {
-        largest = trainc_xpulp_put_four(to + 2 * work->stride, adds, c0, c1, c2, c3, largest);
+        largest = trainc_xpulp_put_four(to + 2 * work->stride, adds, sums[8], sums[9], sums[10],
+            sums[11], largest);
     }
     if (work->images > 3) {
-        largest = trainc_xpulp_put_four(to + 3 * work->stride, adds, d0, d1, d2, d3, largest);
+        largest = trainc_xpulp_put_four(to + 3 * work->stride, adds, sums[12], sums[13], sums[14],
+            sums[15], largest);
     }
 #else
     for (int32_t image = 0; image < work->images; image++) {

@@ -231,7 +231,7 @@ static inline float trainc_xpulp_exp(float x)
         * trainc_float((int32_t)((uint32_t)(n - half + 127) << 23));
 }
 
-/* The logarithm of a float from 1 on, or a NaN, within one unit of the last place: x = 2^k m with m from
+/* The logarithm of a finite float from 1 on, or a NaN, within one unit of the last place: x = 2^k m with m from
  * sqrt(1/2) to sqrt 2, f = m - 1, s = f / (2 + f), z = s^2, h = f^2 / 2; then
  * k ln 2 - ((h - s (h + z p(z))) - f), with the two parts of ln 2 apart. */
 static inline float trainc_xpulp_log(float x)
