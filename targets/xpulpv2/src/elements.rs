@@ -287,7 +287,7 @@ impl Implementation for Elements {
             Kind::Clip { .. } => (BOUNDS, 8),
             Kind::ClipGradient { .. } => (BOUNDS, 12),
             Kind::Dither { .. } => (1000, 106),
-            Kind::Quantize => (0, 170),
+            Kind::Quantize => (0, 126),
             Kind::Pool => (0, 14),
             Kind::Unpool => (0, 32),
             Kind::Spread { plane } => (0, 8 * (20 + plane as u64 / 4)),
@@ -296,7 +296,7 @@ impl Implementation for Elements {
                 let runs = if own.run > 1 { own.images * own.channels } else { own.images };
                 (460 + 12 * runs as u64, 66)
             }
-            Kind::Dequantize if self.count < TABLED => (0, 200),
+            Kind::Dequantize if self.count < TABLED => (0, 400),
             Kind::Dequantize => (4000, 60),
             Kind::Update => (250, 780),
             Kind::Blend { sums: [_, None], .. } => (60, 800),

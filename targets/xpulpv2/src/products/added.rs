@@ -10,10 +10,11 @@ use super::layout::{CORES, is_matrix};
 const IMAGES: usize = 4;
 const LANES: usize = 8;
 const ROWS: usize = 4;
-/// Cycles of four rows and lanes, of a row that is looked at, and of a sum.
+/// Cycles of four rows and lanes, of a row that is looked at, of a sum, and, where rows are no fours, of a lane by the last ones.
 const TILE: [u64; 2] = [21, 37];
 const ROW: u64 = 10;
 const SUM: [u64; 2] = [12, 8];
+const REST: u64 = 64;
 /// Of four rows of a single image, those that are assumed to count: errors behind a `relu` are 0 as often as not.
 const COUNT: u64 = 2;
 
@@ -51,7 +52,8 @@ impl Added {
             1 => (0, (rows * COUNT / 4).div_ceil(4)),
             _ => (1, rows.div_ceil(4)),
         };
-        rows * ROW + lanes * images * SUM[kind] + counting * lanes.div_ceil(4) * TILE[kind]
+        let rest = if images == 1 || rows.is_multiple_of(4) { 0 } else { lanes * REST };
+        rest + rows * ROW + lanes * images * SUM[kind] + counting * lanes.div_ceil(4) * TILE[kind]
     }
 
     /// Takes its working memory.
