@@ -12,6 +12,8 @@ use trainc_ir::program::Kernel;
 use trainc_ir::repeated::Repeated;
 use trainc_ir::{Element, Op, TensorType};
 
+use crate::products::{divided, even_parts};
+
 /// See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Elements {
@@ -62,9 +64,14 @@ enum Kind {
     },
 }
 
+/// Cycles of a plane of windows, of a row of these, and of an element of a row.
+const PLANE: usize = 40;
+const ROW: usize = 20;
+const WINDOW: usize = 1;
 /// Most cores that add side by side.
 const CORES: usize = 8;
-/// Bytes of the table of floats.
+/// Fewest bytes that become floats by a table of all; and its own bytes.
+const TABLED: usize = 256;
 const TABLE: usize = 4 * 256;
 
 const OPERANDS: &str = "const int8_t *x0, const int32_t *x0_exponent, const int8_t *x1, const int32_t *x1_exponent, int8_t *y0, int32_t *y0_exponent)";
@@ -172,9 +179,6 @@ impl Elements {
                 return Err("a plane is no single window of 2^n elements".into());
             }
         }
-        if matches!(kind, Kind::Dequantize) && count < 256 {
-            return Err("a table of floats takes longer than its elements".into());
-        }
         if count == 0 || count >= 1 << 28 {
             return Err("its offsets exceed 32 bits".into());
         }
@@ -225,6 +229,19 @@ pub(crate) fn mantissa(bound: f32) -> (i32, i32) {
 /// The exponent of an infinite bound.
 pub(crate) const INFINITE: i32 = 1 << 30;
 
+/// Planes, and rows of each and of its windows, which lie in a tensor `x`, their values in `y`: where windows leave no row
+/// out, cores share their rows evenly.
+fn windows_in_line(x: &[usize], y: &[usize], kernel: [usize; 2]) -> [String; 3] {
+    let planes = x[0] * x[1];
+    if x[2] != y[2] * kernel[0] {
+        return [planes, x[2], y[2]].map(|n| n.to_string());
+    }
+    let rows = planes * y[2];
+    let parts = even_parts(rows, 1, [PLANE, ROW + y[3] * kernel[1] * WINDOW]).unwrap_or(planes);
+    let each = rows / parts;
+    [divided(parts, planes), divided(each * kernel[0], x[2]), divided(each, y[2])]
+}
+
 /// The head of a function of two operands of bytes, of which the first may be unsigned.
 fn masked(name: &str, unsigned: bool) -> String {
     let operands = match unsigned {
@@ -270,7 +287,7 @@ impl Implementation for Elements {
             Kind::Clip { .. } => (BOUNDS, 8),
             Kind::ClipGradient { .. } => (BOUNDS, 12),
             Kind::Dither { .. } => (1000, 106),
-            Kind::Quantize => (0, 170),
+            Kind::Quantize => (0, 126),
             Kind::Pool => (0, 14),
             Kind::Unpool => (0, 32),
             Kind::Spread { plane } => (0, 8 * (20 + plane as u64 / 4)),
@@ -279,6 +296,7 @@ impl Implementation for Elements {
                 let runs = if own.run > 1 { own.images * own.channels } else { own.images };
                 (460 + 12 * runs as u64, 66)
             }
+            Kind::Dequantize if self.count < TABLED => (0, 400),
             Kind::Dequantize => (4000, 60),
             Kind::Update => (250, 780),
             Kind::Blend { sums: [_, None], .. } => (60, 800),
@@ -291,7 +309,7 @@ impl Implementation for Elements {
         match self.kind {
             Kind::Sum { repeated: Some(_) } => 4 * CORES + self.count,
             Kind::Sum { .. } | Kind::Dither { .. } => 4 * CORES,
-            Kind::Dequantize => TABLE,
+            Kind::Dequantize if self.count >= TABLED => TABLE,
             _ => 0,
         }
     }
@@ -306,7 +324,8 @@ impl CKernel for Elements {
                 "static void {name}(const float *x0, int8_t *y0, int32_t *y0_exponent)"
             ));
             out.open("{");
-            out.line(format!("const int32_t bits = trainc_xpulp_largest(x0, {count});"));
+            out.line(format!("const uint32_t most = trainc_xpulp_most_shared(x0, {count});"));
+            out.line(format!("const int32_t bits = trainc_xpulp_finite(x0, {count}, most);"));
             out.line("const int32_t biased = bits >> 23, mantissa = bits & 0x7fffff;");
             out.line("/* The binary logarithm, rounded up. */");
             out.line("const int32_t log = biased > 0 ? biased - 127 + (mantissa != 0)");
@@ -314,19 +333,29 @@ impl CKernel for Elements {
             out.line("        + ((mantissa & (mantissa - 1)) != 0);");
             out.line("const int32_t e = bits == 0 ? 0 : log - 7;");
             out.line("y0_exponent[0] = e;");
-            out.line("struct trainc_xpulp_floats work = { x0, y0, e };");
+            out.long(
+                "struct trainc_xpulp_floats work = { x0, y0, e, most < UINT32_C(0xff000000) };",
+            );
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_to_bytes);"));
             out.close();
             return Ok(out.finish().into());
         }
         if let Kind::Dequantize = kind {
+            let scratch = if count < TABLED { "" } else { ", uint8_t *scratch" };
             out.long(format!(
-                "static void {name}(const int8_t *x0, const int32_t *x0_exponent, float *y0, uint8_t *scratch)"
+                "static void {name}(const int8_t *x0, const int32_t *x0_exponent, float *y0{scratch})"
             ));
             out.open("{");
+            if count < TABLED {
+                out.line("const int32_t exponent = x0_exponent[0];");
+                out.line("struct trainc_xpulp_scaled work = { x0, y0, 0, exponent };");
+                out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_scale);"));
+                out.close();
+                return Ok(out.finish().into());
+            }
             declare(&mut out, "int32_t", "table", 0, "[256], the bits of floats.");
             out.line("trainc_xpulp_scaled_table(table, x0_exponent[0]);");
-            out.line("struct trainc_xpulp_scaled work = { x0, y0, table };");
+            out.line("struct trainc_xpulp_scaled work = { x0, y0, table, 0 };");
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_to_floats);"));
             out.close();
             return Ok(out.finish().into());
@@ -508,11 +537,11 @@ impl CKernel for Elements {
             ));
             out.open("{");
             out.line("y0_exponent[0] = x0_exponent[0];");
+            let [planes, height, rows] = windows_in_line(x, y, [2, 2]);
             out.long(format!(
-                "struct trainc_xpulp_pool work = {{ x0, 0, y0, {}, {}, {}, {}, 2, 2 }};",
-                x[2], x[3], y[2], y[3]
+                "struct trainc_xpulp_pool work = {{ x0, 0, y0, {height}, {}, {rows}, {}, 2, 2 }};",
+                x[3], y[3]
             ));
-            let planes = x[0] * x[1];
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {planes}, trainc_xpulp_pool_planes);"));
             out.close();
             return Ok(out.finish().into());
@@ -523,11 +552,11 @@ impl CKernel for Elements {
             out.open("{");
             out.line("(void)x0_exponent;");
             out.line("y0_exponent[0] = x1_exponent[0];");
+            let [planes, height, rows] = windows_in_line(x, dy, op.kernel);
             out.long(format!(
-                "struct trainc_xpulp_pool work = {{ x0, x1, y0, {}, {}, {}, {}, {}, {} }};",
-                x[2], x[3], dy[2], dy[3], op.kernel[0], op.kernel[1]
+                "struct trainc_xpulp_pool work = {{ x0, x1, y0, {height}, {}, {rows}, {}, {}, {} }};",
+                x[3], dy[3], op.kernel[0], op.kernel[1]
             ));
-            let planes = x[0] * x[1];
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {planes}, trainc_xpulp_unpool);"));
             out.close();
             return Ok(out.finish().into());

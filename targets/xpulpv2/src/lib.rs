@@ -10,6 +10,7 @@ mod bits;
 mod channels;
 mod elements;
 mod instructions;
+mod losses;
 pub mod mixed;
 mod products;
 mod simulator;

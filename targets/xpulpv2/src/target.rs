@@ -13,6 +13,7 @@ use crate::activations::Activations;
 use crate::bits::Bits;
 use crate::channels::ChannelKernel;
 use crate::elements::Elements;
+use crate::losses::Losses;
 use crate::mixed::{Mixed, Pool, Sum};
 use crate::products::Product;
 use crate::simulator;
@@ -62,6 +63,9 @@ const CHANNELS: &str = include_str!("support/trainc_xpulp_channels.h");
 
 /// Element by element, on the floats taken apart.
 const ELEMENTS: &str = include_str!("support/trainc_xpulp_elements.h");
+
+/// Losses of classes, on the elements.
+const LOSSES: &str = include_str!("support/trainc_xpulp_losses.h");
 
 /// Sums of products on their way to activations, on the rounding by chance.
 const ACTIVATIONS: &str = include_str!("support/trainc_xpulp_activations.h");
@@ -154,6 +158,7 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_channels.h", CHANNELS),
             ("trainc_xpulp_elements.h", ELEMENTS),
             ("trainc_xpulp_sum.h", SUM),
+            ("trainc_xpulp_losses.h", LOSSES),
             ("trainc_xpulp_activations.h", ACTIVATIONS),
             ("trainc_xpulp_updates.h", UPDATES),
             ("trainc_xpulp_bits.h", BITS),
@@ -205,6 +210,9 @@ impl Target for XpulpTarget {
         }
         if let Some(elements) = ways.ask(Elements::NAME, Elements::of(signature)) {
             return trainc_c::take(ways, elements);
+        }
+        if let Some(losses) = ways.ask(Losses::NAME, Losses::of(signature)) {
+            return trainc_c::take(ways, losses);
         }
         trainc_c::take(ways, Loops::with(signature, Floats::Software))
     }

@@ -1,7 +1,9 @@
 /* Rows of sums and of rounded results, by loops of XpulpV2's instructions where there are any,
  * beside plain C: all shifts, odd lengths and places, sums that a draw just carries and just does
  * not. Writes the number of rows, of those that differ, and what the first of these was. */
+#include "trainc_xpulp_added.h"
 #include "trainc_xpulp_channels.h"
+#include "trainc_xpulp_losses.h"
 #include "trainc_xpulp_outer_update.h"
 
 #ifdef __riscv
@@ -27,7 +29,7 @@ static uint32_t next(void)
 
 /* Numbers of the kinds of rows, below. */
 enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, LINE_DITHER, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER, UPDATE, EIGHTS,
-    WHOLE, CLIP, BETWEEN };
+    WHOLE, CLIP, BETWEEN, ADDED, POWER, LOGARITHM };
 
 static void check(int equal, int32_t kind, int32_t count, int32_t shift)
 {
@@ -524,8 +526,93 @@ static void clips(int32_t count)
     }
 }
 
+/* Errors of some images by the rows of weights, in as many parts as are possible. */
+static void added(void)
+{
+    enum { ROWS = 13, LANES = 35, STRIDE = 36 };
+    int8_t weights[ROWS * LANES], errors[4 * ROWS], factors[16 * ((ROWS + 3) / 4)];
+    int32_t listed[ROWS + 3], sums[4 * STRIDE];
+    uint32_t largest[8], most = 0, found = 0;
+    struct trainc_xpulp_added work;
+    work.images = 1 + (int32_t)(next() % 4);
+    const int32_t single = work.images == 1, fewest = single ? 1 : 4;
+    work.row_count = fewest + (int32_t)(next() % (uint32_t)(ROWS + 1 - fewest));
+    work.lane_count = 8 + (int32_t)(next() % (LANES - 7));
+    work.parts = trainc_minimum32(work.lane_count / (single ? 8 : 4), 8);
+    work.weights = weights;
+    work.errors = errors;
+    work.listed = listed;
+    work.factors = factors;
+    work.sums = sums;
+    work.stride = STRIDE;
+    work.largest = largest;
+    for (int32_t i = 0; i < ROWS * LANES; i++) {
+        weights[i] = (int8_t)(next() % 9 == 0 ? -128 : (int32_t)(next() & 255) - 128);
+    }
+    const uint32_t zeros = next() % 4;
+    for (int32_t i = 0; i < 4 * ROWS; i++) {
+        errors[i] = (int8_t)(next() % 4 < zeros || zeros == 3 ? 0 : (int32_t)(next() & 255) - 128);
+    }
+    for (int32_t i = 0; i < 4 * STRIDE; i++) {
+        sums[i] = 99;
+    }
+    if (single) {
+        trainc_xpulp_list_rows(&work);
+        trainc_xpulp_add_rows(&work, 0, work.parts);
+    } else {
+        trainc_xpulp_list_words(&work);
+        trainc_xpulp_add_rows_of_images(&work, 0, work.parts);
+    }
+    int equal = 1;
+    for (int32_t image = 0; image < 4; image++) {
+        for (int32_t lane = 0; lane < STRIDE; lane++) {
+            int32_t sum = 0;
+            for (int32_t row = 0; row < work.row_count; row++) {
+                sum += lane < work.lane_count ? errors[image * work.row_count + row]
+                    * weights[row * work.lane_count + lane] : 0;
+            }
+            /* Nothing is written beside the sums. */
+            const int there = image < work.images && lane < work.lane_count;
+            equal = equal && sums[image * STRIDE + lane] == (there ? sum : 99);
+            most = there ? trainc_xpulp_maxu(most, trainc_xpulp_abs((uint32_t)sum)) : most;
+        }
+    }
+    for (int32_t part = 0; part < work.parts; part++) {
+        found = trainc_xpulp_maxu(found, largest[part]);
+    }
+    check(equal && found == most, ADDED, work.lane_count, work.images);
+}
+
+/* Powers of e up to 1 and logarithms from 1 on, beside floats whose every step is rounded. */
+static void powers(void)
+{
+    const uint32_t below = UINT32_C(0xbf800000) + (next() % 16 << 23) - (next() % 12 << 23);
+    const float x = trainc_float((int32_t)((next() % 8 == 0 ? next() & 0x7fffffff : below)
+        | UINT32_C(0x80000000) | (next() & 0x7fffff)));
+    const float c = trainc_maximum(x, -104.0f), n = trainc_round(c * 0x1.715476p+0f);
+    const float r = c - n * 0x1.63p-1f - n * -0x1.bd0106p-13f;
+    const int32_t whole = trainc_to_integer(n), part = whole >> 1;
+    float y = (r * r * ((((0x1.6a2262p-10f * r + 0x1.123b04p-7f) * r + 0x1.5558f8p-5f) * r
+        + 0x1.55549p-3f) * r + 0x1.fffffcp-2f) + r + 1.0f) * trainc_float((part + 127) * (1 << 23))
+        * trainc_float((whole - part + 127) * (1 << 23));
+    y = x != x ? trainc_float(0x7fc00000) : y;
+    check(trainc_bits(trainc_xpulp_exp(x)) == trainc_bits(y), POWER, trainc_bits(x), 0);
+    const int32_t bits = 0x3f800000 + (int32_t)(next() % (next() & 1 ? 0x2000000 : 0x40000000));
+    const float z = trainc_float(bits);
+    const int32_t exponent = (bits - 0x3f3504f3) >> 23;
+    const float k = (float)exponent, f = trainc_float(bits - exponent * (1 << 23)) - 1.0f;
+    const float s = f / (f + 2.0f), t = s * s, h = 0.5f * f * f;
+    y = k * 0x1.63p-1f - (h - (s * (h + t * (((0x1.e30546p-3f * t + 0x1.24387ap-2f) * t + 0x1.999a7cp-2f) * t
+        + 0x1.555554p-1f)) + k * -0x1.bd0106p-13f) - f);
+    check(trainc_bits(trainc_xpulp_log(z)) == trainc_bits(y), LOGARITHM, bits, 0);
+}
+
 int main(void)
 {
+    for (int32_t round = 0; round < 1000; round++) {
+        added();
+        powers();
+    }
     for (int32_t round = 0; round < 4000; round++) {
         whole();
         clips(round % (MOST + 1));

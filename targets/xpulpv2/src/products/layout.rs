@@ -12,11 +12,19 @@ use super::strips::Strips;
 pub(super) const CORES: usize = 8;
 
 /// A number where lines are divided among cores, and where one core has them all.
-pub(super) fn divided(parts: usize, whole: usize) -> String {
+pub(crate) fn divided(parts: usize, whole: usize) -> String {
     match parts == whole {
         true => whole.to_string(),
         false => format!("TRAINC_DIVIDED({parts}, {whole})"),
     }
+}
+
+/// Parts, as long as one another and at least `least`, of so many elements, which cores share best; `part` has the cycles of a part
+/// and of an element.
+pub(crate) fn even_parts(count: usize, least: usize, [part, element]: [usize; 2]) -> Option<usize> {
+    let slowest = |parts: usize| parts.div_ceil(CORES) * (part + count / parts * element);
+    let even = (1..=16 * CORES).filter(|&parts| count % parts == 0 && count / parts >= least);
+    even.min_by_key(|&parts| slowest(parts))
 }
 
 /// How many pieces of `size` each cores share best, where there are `count` of them: the fewest, unless more save some

@@ -20,7 +20,8 @@ use trainc_ir::product::Narrowing;
 use trainc_ir::program::Kernel;
 
 use depthwise::Depthwise;
-use layout::{Kind, Layout, Set, divided};
+use layout::{Kind, Layout, Set};
+pub(crate) use layout::{divided, even_parts};
 use outer::Outer;
 use phases::{Places, phases};
 use shifted::Shifted;
@@ -33,6 +34,9 @@ const CALL: u64 = 500;
 const FINISH: u64 = 4;
 const FINISH_GRADIENT: u64 = 8;
 const PLACE: u64 = 3;
+/// Cycles of a row of sums that are rounded, and of a sum.
+const ROW: usize = 40;
+const SUM: usize = 5;
 /// Fewest bytes of zeros that cores share.
 const SHARED: usize = 2048;
 
@@ -238,7 +242,7 @@ impl Product {
 
     fn products(layout: &Layout, known: &mut Known, out: &mut Text) {
         if let Some(added) = &layout.added {
-            added.emit(out);
+            added.emit(layout.lanes.tiles() * 4, out);
             return;
         }
         if let Some(strips) = &layout.strips {
@@ -444,12 +448,28 @@ impl Product {
             out.line(format!("const uint32_t bits = {width};"));
         }
         out.line("struct trainc_xpulp_results results;");
-        for (field, value) in Product::sums_fields(sizes) {
+        let mut fields = Product::sums_fields(sizes);
+        let [own, all_rows, lanes, all_lanes] = sizes;
+        let mut rounds = rows.to_string();
+        if lanes == all_lanes && (own == all_rows || own == rows) {
+            // Cores share sums that lie one after the other evenly: as rows of another length.
+            let count = rows * lanes;
+            let parts = even_parts(count, 4, [ROW, SUM]).unwrap_or(rows);
+            rounds = divided(parts, rows);
+            let shared = |own| divided(parts, own);
+            let length = divided(count / parts, lanes);
+            for (field, value) in
+                [(1, shared(own)), (2, shared(all_rows)), (3, length.clone()), (4, length)]
+            {
+                fields[field].1 = value;
+            }
+        }
+        for (field, value) in fields {
             out.line(format!("results.{field} = {value};"));
         }
         emit_rounding(finish, "results", out);
         out.long(format!(
-            "TRAINC_PARALLEL_FOR(&results, {rows}, trainc_xpulp_store_{});",
+            "TRAINC_PARALLEL_FOR(&results, {rounds}, trainc_xpulp_store_{});",
             suffix(finish)
         ));
     }

@@ -20,7 +20,7 @@ const ROW: u64 = 80;
 const VECTOR: u64 = 30;
 const BYTE: u64 = 6;
 /// Cycles of four weights that are updated in place of being stored, and of four in rows without errors.
-const UPDATED: u64 = 6;
+const UPDATED: u64 = 2;
 const CLAMPED: u64 = 3;
 
 /// Where words of rows and lanes lie; of a single image, what there is of lanes instead.

@@ -509,7 +509,13 @@ impl Strips {
     fn best_piece(&self) -> ([usize; 2], usize) {
         let whole = self.whole_piece();
         if !self.turns_rows {
-            return (whole, 1);
+            // Halves, where cores share lines unevenly: one in the middle of a line fills its strip once more.
+            let (lines, half) = (self.all_lines(), (self.columns / 2).next_multiple_of(4));
+            let halves = (2 * lines).div_ceil(CORES);
+            let slowest = halves.div_ceil(2) * half + halves / 2 * (self.columns - half);
+            let uneven = 20 * slowest < 19 * lines.div_ceil(CORES) * self.columns;
+            let piece = if self.columns >= 16 && uneven { [whole[0], half] } else { whole };
+            return (piece, 1);
         }
         let (step, mut least) = self.best_step(whole);
         let mut best = (whole, step);

@@ -369,6 +369,8 @@ static inline void trainc_xpulp_store(void *at, uint32_t word)
 #define TRAINC_XPULP_LBSI(rd, step, at) ".insn i 0x0b, 0, " #rd ", " #step "(" #at ")\n\t"
 /* The byte that lies so many bytes behind `at`. */
 #define TRAINC_XPULP_LB_AT(rd, by, at) ".insn r 0x03, 7, 0x00, " #rd ", " #at ", " #by "\n\t"
+/* The word there. */
+#define TRAINC_XPULP_LW_AT(rd, by, at) ".insn r 0x03, 7, 0x10, " #rd ", " #at ", " #by "\n\t"
 #define TRAINC_XPULP_SWI(rs, step, at) ".insn s 0x2b, 2, " #rs ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SHI(rs, step, at) ".insn s 0x2b, 1, " #rs ", " #step "(" #at ")\n\t"
 #define TRAINC_XPULP_SBI(rs, step, at) ".insn s 0x2b, 0, " #rs ", " #step "(" #at ")\n\t"
@@ -376,6 +378,8 @@ static inline void trainc_xpulp_store(void *at, uint32_t word)
 #define TRAINC_XPULP_SW(rs, step, at) ".insn r 0x2b, 6, 0, " #step ", " #at ", " #rs "\n\t"
 #define TRAINC_XPULP_SDOT(rd, a, b) ".insn r 0x57, 1, 0x5c, " #rd ", " #a ", " #b "\n\t"
 #define TRAINC_XPULP_SDOT_H(rd, a, b) ".insn r 0x57, 0, 0x5c, " #rd ", " #a ", " #b "\n\t"
+/* p.insert: a half in place of the lower one of rd. */
+#define TRAINC_XPULP_INSERT_HALF(rd, a) ".insn r 0x33, 2, 0x6f, " #rd ", " #a ", x0\n\t"
 /* p.mac, p.msu; p.clip to bytes; p.clipur and p.clipr with a register. */
 #define TRAINC_XPULP_MAC(rd, a, b) ".insn r 0x33, 0, 0x21, " #rd ", " #a ", " #b "\n\t"
 #define TRAINC_XPULP_MSU(rd, a, b) ".insn r 0x33, 1, 0x21, " #rd ", " #a ", " #b "\n\t"

@@ -513,6 +513,8 @@ struct trainc_xpulp_floats {
     const float *x;
     int8_t *y;
     int32_t exponent;
+    /* Whether all are known to be finite numbers. */
+    int32_t finite;
 };
 
 /* The largest of the bits of magnitudes, NaNs and infinities among them, doubled. */
@@ -561,7 +563,7 @@ static inline void trainc_xpulp_most_parts(void *context, int32_t begin, int32_t
 /* As trainc_xpulp_most_bits. */
 static inline uint32_t trainc_xpulp_most_shared(const float *x, int32_t count)
 {
-    if (!TRAINC_DIVIDED(1, 0) || count < 1024) {
+    if (!TRAINC_DIVIDED(1, 0) || count < 256) {
         return trainc_xpulp_most_bits(x, count);
     }
     struct trainc_xpulp_most work = { x, count, { 0, 0, 0, 0, 0, 0, 0, 0 } };
@@ -597,15 +599,13 @@ static inline int32_t trainc_xpulp_largest(const void *x, int32_t count)
 }
 
 #if defined(TRAINC_XPULP_INSN)
-/* A float in x, of which a byte of the same register is made; x28 to x30 are free. Where it is not
- * above half of a unit, too much is shifted out for anything to be left. */
-#define TRAINC_XPULP_TO_BYTE(x) \
-    ".insn r 0x33, 1, 0x67, x28, " #x ", x23\n\t" ".insn r 0x33, 1, 0x76, x29, " #x ", x0\n\t" \
-    "sub x28, x13, x28\n\tor x29, x29, x14\n\t" TRAINC_XPULP_SCALAR(5, x28, x28, x15) \
-    "srl x30, x29, x28\n\tandi x30, x30, 1\n\tadd x29, x29, x30\n\taddi x29, x29, -1\n\t" \
-    TRAINC_XPULP_ADDU_ROUND(x29, x0, x28) \
-    "srai " #x ", " #x ", 31\n\txor x29, x29, " #x "\n\tsub " #x ", x29, " #x "\n\t" \
-    TRAINC_XPULP_CLIP8(x, x)
+/* The rounded magnitude of the float in x in the register m; x9 is free. Where it is not above half of a
+ * unit, too much is shifted out for anything to be left. */
+#define TRAINC_XPULP_TO_MAGNITUDE(m, x) \
+    ".insn r 0x33, 1, 0x67, x9, " #x ", x23\n\t" ".insn r 0x33, 1, 0x76, " #m ", " #x ", x0\n\t" \
+    "sub x9, x13, x9\n\tor " #m ", " #m ", x14\n\t" TRAINC_XPULP_SCALAR(5, x9, x9, x15) \
+    "srl x18, " #m ", x9\n\tandi x18, x18, 1\n\taddi x18, x18, -1\n\t" \
+    TRAINC_XPULP_ADDU_ROUND(m, x18, x9)
 
 /* Fours of floats, at least one, none of them a NaN or infinite, subnormal numbers less than half a
  * unit: trainc_xpulp_to_bytes. */
@@ -618,13 +618,22 @@ static inline void trainc_xpulp_fours_to_bytes(const float *x, int8_t *y, int32_
     register int32_t x13 __asm__("x13") = exponent + 150;
     register int32_t x14 __asm__("x14") = 0x800000;
     register int32_t x15 __asm__("x15") = 31;
+    register uint32_t x16 __asm__("x16") = 0x07030703;
+    register uint32_t x17 __asm__("x17") = 0x7f7f7f7f;
+    /* Signs, in all bits of a byte of x5: magnitudes are at most 127, or 128 with a sign. */
     __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
         TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_LWI(x7, 4, x10)
-        TRAINC_XPULP_LWI(x31, 4, x10) TRAINC_XPULP_TO_BYTE(x5) TRAINC_XPULP_TO_BYTE(x6)
-        TRAINC_XPULP_TO_BYTE(x7) TRAINC_XPULP_TO_BYTE(x31) TRAINC_XPULP_BYTES(x5, x5, x6, x7, x31)
-        "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop"
-        : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15)
-        : "x5", "x6", "x7", "x28", "x29", "x30", "x31", "memory");
+        TRAINC_XPULP_LWI(x19, 4, x10) TRAINC_XPULP_TO_MAGNITUDE(x28, x5)
+        TRAINC_XPULP_TO_MAGNITUDE(x29, x6) TRAINC_XPULP_TO_MAGNITUDE(x30, x7)
+        TRAINC_XPULP_TO_MAGNITUDE(x31, x19) TRAINC_XPULP_BYTES(x28, x28, x29, x30, x31)
+        TRAINC_XPULP_PV(1, 0x64, x5, x6, x16) TRAINC_XPULP_PV(1, 0x64, x7, x19, x16)
+        TRAINC_XPULP_PV(0, 0x68, x5, x7, x5) TRAINC_XPULP_PV(7, 0x25, x5, x5, x3)
+        TRAINC_XPULP_PV(1, 0x04, x6, x17, x5) TRAINC_XPULP_PV(1, 0x14, x28, x28, x6)
+        "xor x28, x28, x5\n\t" TRAINC_XPULP_PV(1, 0x04, x28, x28, x5)
+        "9: " TRAINC_XPULP_SWI(x28, 4, x11) ".option pop"
+        : "+r"(x10), "+r"(x11)
+        : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17)
+        : "x5", "x6", "x7", "x19", "x9", "x18", "x28", "x29", "x30", "x31", "memory");
 }
 #endif
 
@@ -634,8 +643,7 @@ static inline void trainc_xpulp_to_bytes(void *context, int32_t begin, int32_t e
 {
     const struct trainc_xpulp_floats work = *(const struct trainc_xpulp_floats *)context;
 #if defined(TRAINC_XPULP_INSN)
-    if (end - begin >= 4 && work.exponent >= -124
-        && trainc_xpulp_most_bits(work.x + begin, end - begin) < UINT32_C(0xff000000)) {
+    if (end - begin >= 4 && work.exponent >= -124 && work.finite) {
         const int32_t fours = (end - begin) >> 2;
         trainc_xpulp_fours_to_bytes(work.x + begin, work.y + begin, fours, work.exponent);
         begin += 4 * fours;
@@ -769,8 +777,9 @@ static inline void trainc_xpulp_blend_elements(void *context, int32_t begin, int
 struct trainc_xpulp_scaled {
     const int8_t *x;
     float *y;
-    /* The bits of the floats of 0 to 127, then -128 to -1. */
+    /* The bits of the floats of 0 to 127, then -128 to -1; or the exponent of few. */
     const int32_t *table;
+    int32_t exponent;
 };
 
 /* The bits of q 2^exponent, q from 1 to 128. */
@@ -797,6 +806,17 @@ static inline void trainc_xpulp_scaled_table(int32_t *table, int32_t exponent)
         if (q < 128) {
             table[q] = bits;
         }
+    }
+}
+
+/* Without a table. */
+static inline void trainc_xpulp_scale(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_scaled work = *(const struct trainc_xpulp_scaled *)context;
+    for (int32_t i = begin; i < end; i++) {
+        const int32_t x = work.x[i], magnitude = (int32_t)trainc_xpulp_abs((uint32_t)x);
+        const int32_t bits = x == 0 ? 0 : trainc_xpulp_scaled_bits(magnitude, work.exponent);
+        work.y[i] = trainc_float(x < 0 ? bits | INT32_MIN : bits);
     }
 }
 

@@ -14,6 +14,13 @@
 #define TRAINC_XPULP_CHAINS 1
 #endif
 
+/* Steps of chains, which compilers otherwise call where there are many. */
+#if defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#define TRAINC_XPULP_CHAINED __attribute__((always_inline)) inline
+#else
+#define TRAINC_XPULP_CHAINED inline
+#endif
+
 /* A normal number mantissa 2^(exponent - 149). */
 struct trainc_xpulp_number {
     /* Of which the highest bit counts. */
@@ -108,7 +115,7 @@ static inline struct trainc_xpulp_number trainc_xpulp_times_power(struct trainc_
     return x;
 }
 
-static inline struct trainc_xpulp_number trainc_xpulp_times(struct trainc_xpulp_number x,
+static TRAINC_XPULP_CHAINED struct trainc_xpulp_number trainc_xpulp_times(struct trainc_xpulp_number x,
     struct trainc_xpulp_number y, uint32_t *largest)
 {
     const uint32_t a = x.mantissa << 6, b = y.mantissa << 6;
@@ -126,7 +133,7 @@ static inline struct trainc_xpulp_number trainc_xpulp_times(struct trainc_xpulp_
     return x;
 }
 
-static inline struct trainc_xpulp_number trainc_xpulp_plus(struct trainc_xpulp_number x,
+static TRAINC_XPULP_CHAINED struct trainc_xpulp_number trainc_xpulp_plus(struct trainc_xpulp_number x,
     struct trainc_xpulp_number y, uint32_t *largest)
 {
     int32_t apart = x.exponent - y.exponent;

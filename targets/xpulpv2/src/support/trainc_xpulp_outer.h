@@ -41,18 +41,32 @@ static inline uint32_t trainc_xpulp_outer_factor(const struct trainc_xpulp_outer
                              : trainc_xpulp_load(work->rows + 4 * n);
 }
 
-/* The first row of a part: rows without errors are a twelfth of others. */
+/* The first row of a part: where sums are stored, rows without errors are a twelfth of others; where
+ * weights are updated, a sixth or an eighth. */
 static inline int32_t trainc_xpulp_outer_row(const struct trainc_xpulp_outer *work, int32_t part)
 {
-    int32_t all = 0, n = 0;
-    if (!TRAINC_DIVIDED(1, 0) || part == 0 || part == work->parts) {
-        return part == 0 ? 0 : work->row_count;
+    const int32_t count = work->row_count, fours = work->images == 1 ? count & ~3 : 0;
+    const int32_t more = work->weights == 0 ? 11 : work->images == 1 ? 5 : 7;
+    int32_t all = count, n = 0;
+    if (!TRAINC_DIVIDED(1, 0) || part == 0) {
+        return 0;
     }
-    for (; n < work->row_count; n++) {
-        all += trainc_xpulp_outer_factor(work, n) == 0 ? 1 : 12;
+    for (; n < fours; n += 4) {
+        all += more * trainc_xpulp_counting(work->rows + n);
     }
-    for (all -= part * all / work->parts; all > 0; n--) {
-        all -= trainc_xpulp_outer_factor(work, n - 1) == 0 ? 1 : 12;
+    for (; n < count; n++) {
+        all += trainc_xpulp_outer_factor(work, n) == 0 ? 0 : more;
+    }
+    int32_t left = part * all / work->parts;
+    for (n = 0; n < fours; n += 4) {
+        const int32_t four = 4 + more * trainc_xpulp_counting(work->rows + n);
+        if (four > left) {
+            break;
+        }
+        left -= four;
+    }
+    for (; left > 0; n++) {
+        left -= trainc_xpulp_outer_factor(work, n) == 0 ? 1 : 1 + more;
     }
     return n;
 }

@@ -56,6 +56,80 @@
             : "+r"(x10), "+r"(x11), "+r"(x22) : TRAINC_XPULP_PAIR_OPERANDS, "r"(x21) \
             : "x5", "x6", "x7", "x28", "x29", "memory"); \
     }
+
+/* Two rows at once, for which lanes are loaded once, where code need not be short. */
+#if !defined(__OPTIMIZE_SIZE__)
+#define TRAINC_XPULP_UPDATE_PAIRS
+/* Of products x and y, signs, weights and a place; x7 has the lanes' signs. */
+#define TRAINC_XPULP_SINGLE_OF(round, magnitude, sign, weights, to) \
+    "mul x1, x5, " #magnitude "\n\tmul x9, x6, " #magnitude "\n\t" \
+    TRAINC_XPULP_LWI(x28, 4, weights) round(x1) round(x9) TRAINC_XPULP_JOIN(x1, x9) \
+    "xor x9, x7, " #sign "\n\t" TRAINC_XPULP_LESS(x28, x1, x9)
+/* 43 instructions for eight weights, or 35. */
+#define TRAINC_XPULP_SINGLE_UPDATES(name, round, x30_is) \
+    static inline void trainc_xpulp_single_updates_##name(int32_t row, int32_t second, \
+        const struct trainc_xpulp_outer *work, int32_t words, const int8_t *weights, int8_t *to, \
+        int32_t apart) \
+    { \
+        const struct trainc_xpulp_rounding *const r = &work->rounding; \
+        const uint32_t magnitude = trainc_xpulp_abs((uint32_t)row); \
+        const uint32_t other = trainc_xpulp_abs((uint32_t)second); \
+        TRAINC_XPULP_PAIR_NUMBERS(r); \
+        register const uint16_t *x10 __asm__("x10") = work->magnitudes; \
+        register uint32_t x13 __asm__("x13") = magnitude; \
+        register int32_t x18 __asm__("x18") = row >> 31; \
+        register const int8_t *x20 __asm__("x20") = work->signs; \
+        register uint32_t x23 __asm__("x23") = other; \
+        register int32_t x24 __asm__("x24") = second >> 31; \
+        register int8_t *x25 __asm__("x25") = to + apart; \
+        register const int8_t *x26 __asm__("x26") = weights + apart; \
+        TRAINC_XPULP_PAIR_REGISTERS(words, to, r, mask, lift, carry, x30_is); \
+        TRAINC_XPULP_LESS_REGISTERS(weights); \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) TRAINC_XPULP_LWI(x7, 4, x20) \
+            TRAINC_XPULP_SINGLE_OF(round, x13, x18, x22, x11) TRAINC_XPULP_SWI(x28, 4, x11) \
+            TRAINC_XPULP_SINGLE_OF(round, x23, x24, x26, x25) \
+            "9: " TRAINC_XPULP_SWI(x28, 4, x25) ".option pop" \
+            : "+r"(x10), "+r"(x11), "+r"(x20), "+r"(x22), "+r"(x25), "+r"(x26) \
+            : TRAINC_XPULP_PAIR_OPERANDS, "r"(x21), "r"(x23), "r"(x24) \
+            : "x1", "x5", "x6", "x7", "x9", "x28", "x29", "memory"); \
+    }
+/* Sums of a row by lanes in x5, x6, x7 and x28. */
+#define TRAINC_XPULP_SUMS_OF(round, row, weights) \
+    TRAINC_XPULP_PV(1, 0x4c, x1, x5, row) TRAINC_XPULP_PV(1, 0x4c, x9, x6, row) \
+    TRAINC_XPULP_PV(1, 0x4c, x23, x7, row) TRAINC_XPULP_PV(1, 0x4c, x24, x28, row) \
+    TRAINC_XPULP_PV(0, 0x68, x1, x9, x1) TRAINC_XPULP_PV(0, 0x68, x23, x24, x23) \
+    TRAINC_XPULP_PV(0, 0x38, x9, x1, x0) TRAINC_XPULP_PV(0, 0x38, x24, x23, x0) \
+    round(x9) round(x24) TRAINC_XPULP_JOIN(x9, x24) TRAINC_XPULP_LWI(x24, 4, weights) \
+    TRAINC_XPULP_PV(1, 0x64, x1, x23, x18) TRAINC_XPULP_PV(7, 0x25, x1, x1, x3) \
+    TRAINC_XPULP_LESS(x24, x9, x1)
+/* 58 instructions for eight weights, or 50. */
+#define TRAINC_XPULP_SUMS_UPDATES(name, round, x30_is) \
+    static inline void trainc_xpulp_sums_updates_##name(uint32_t row, uint32_t second, \
+        const struct trainc_xpulp_outer *work, int32_t words, const int8_t *weights, int8_t *to, \
+        int32_t apart) \
+    { \
+        const struct trainc_xpulp_rounding *const r = &work->rounding; \
+        TRAINC_XPULP_PAIR_NUMBERS(r); \
+        register const int8_t *x10 __asm__("x10") = work->lanes; \
+        register uint32_t x13 __asm__("x13") = row; \
+        register uint32_t x18 __asm__("x18") = 0x07050301; \
+        register uint32_t x25 __asm__("x25") = second; \
+        register int8_t *x26 __asm__("x26") = to + apart; \
+        register const int8_t *x27 __asm__("x27") = weights + apart; \
+        TRAINC_XPULP_PAIR_REGISTERS(words, to, r, mask, lift, carry, x30_is); \
+        TRAINC_XPULP_LESS_REGISTERS(weights); \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10) \
+            TRAINC_XPULP_LWI(x7, 4, x10) TRAINC_XPULP_LWI(x28, 4, x10) \
+            TRAINC_XPULP_SUMS_OF(round, x13, x22) TRAINC_XPULP_SWI(x24, 4, x11) \
+            TRAINC_XPULP_SUMS_OF(round, x25, x27) \
+            "9: " TRAINC_XPULP_SWI(x24, 4, x26) ".option pop" \
+            : "+r"(x10), "+r"(x11), "+r"(x22), "+r"(x26), "+r"(x27) \
+            : TRAINC_XPULP_PAIR_OPERANDS, "r"(x21), "r"(x25) \
+            : "x1", "x5", "x6", "x7", "x9", "x23", "x24", "x28", "x29", "memory"); \
+    }
+#endif
 #else
 #define TRAINC_XPULP_SINGLE_UPDATE(name, round, x30_is) \
     static inline void trainc_xpulp_single_update_##name(int32_t row, const uint16_t *magnitudes, \
@@ -107,18 +181,55 @@ static inline void trainc_xpulp_clamped(const int8_t *from, int8_t *to, int32_t 
     }
 }
 
+/* Two rows without their last lanes, which fill no word, and whether that was done; as a row. */
+#if defined(TRAINC_XPULP_UPDATE_PAIRS)
+#define TRAINC_XPULP_PAIRED 1
+#define TRAINC_XPULP_TWO_UPDATES(name, round, x30_is) \
+    TRAINC_XPULP_SINGLE_UPDATES(name, round, x30_is) \
+    TRAINC_XPULP_SUMS_UPDATES(name, round, x30_is) \
+    static inline int trainc_xpulp_update_rows_##name(const struct trainc_xpulp_outer *work, \
+        int32_t row, int32_t second) \
+    { \
+        const int32_t lanes = work->lane_count, at = row * lanes, apart = (second - row) * lanes; \
+        const uint32_t a = trainc_xpulp_outer_factor(work, row); \
+        const uint32_t b = trainc_xpulp_outer_factor(work, second); \
+        if (!trainc_xpulp_outer_pairs(work) || lanes < 4) { \
+            return 0; \
+        } \
+        if (work->images == 1) { \
+            trainc_xpulp_single_updates_##name((int32_t)a, (int32_t)b, work, lanes >> 2, \
+                work->weights + at, work->y + at, apart); \
+        } else { \
+            trainc_xpulp_sums_updates_##name(a, b, work, lanes >> 2, work->weights + at, \
+                work->y + at, apart); \
+        } \
+        return 1; \
+    }
+#else
+#define TRAINC_XPULP_PAIRED 0
+#define TRAINC_XPULP_TWO_UPDATES(name, round, x30_is) \
+    static inline int trainc_xpulp_update_rows_##name(const struct trainc_xpulp_outer *work, \
+        int32_t row, int32_t second) \
+    { \
+        (void)work; \
+        (void)row; \
+        (void)second; \
+        return 0; \
+    }
+#endif
+
 /* A row, of which 64 sums at a time are kept where pairs are not rounded, and the last lanes that
- * fill no word; and some parts. */
+ * fill no word, or these alone; and some parts. */
 #define TRAINC_XPULP_OUTER_UPDATE(name, round, x30_is) \
+    TRAINC_XPULP_TWO_UPDATES(name, round, x30_is) \
     TRAINC_XPULP_SINGLE_UPDATE(name, round, x30_is) \
     TRAINC_XPULP_SUMS_UPDATE(name, round, x30_is) \
     static inline void trainc_xpulp_update_row_##name(const struct trainc_xpulp_outer *work, \
-        uint32_t row, const int8_t *from, int8_t *to) \
+        uint32_t row, const int8_t *from, int8_t *to, int32_t i) \
     { \
         const int32_t lanes = work->lane_count; \
         const struct trainc_xpulp_rounding *const r = &work->rounding; \
-        int32_t i = 0; \
-        if (trainc_xpulp_outer_pairs(work) && lanes >= 4) { \
+        if (i == 0 && trainc_xpulp_outer_pairs(work) && lanes >= 4) { \
             i = lanes & ~3; \
             if (work->images == 1) { \
                 trainc_xpulp_single_update_##name((int32_t)row, work->magnitudes, work->signs, \
@@ -141,16 +252,32 @@ static inline void trainc_xpulp_clamped(const int8_t *from, int8_t *to, int32_t 
     static inline void trainc_xpulp_update_outer_##name(void *context, int32_t begin, int32_t end) \
     { \
         const struct trainc_xpulp_outer *const work = (const struct trainc_xpulp_outer *)context; \
-        const int32_t behind = trainc_xpulp_outer_begin(work, end); \
+        const int32_t behind = trainc_xpulp_outer_begin(work, end), lanes = work->lane_count; \
+        int32_t waiting = -1; \
         for (int32_t n = trainc_xpulp_outer_begin(work, begin); n < behind; n++) { \
             const uint32_t row = trainc_xpulp_outer_factor(work, n); \
-            const int8_t *const from = work->weights + n * work->lane_count; \
-            int8_t *const to = work->y + n * work->lane_count; \
+            const int8_t *const from = work->weights + n * lanes; \
+            int8_t *const to = work->y + n * lanes; \
             if (row == 0) { \
-                trainc_xpulp_clamped(from, to, work->lane_count); \
+                trainc_xpulp_clamped(from, to, lanes); \
+            } else if (!TRAINC_XPULP_PAIRED) { \
+                trainc_xpulp_update_row_##name(work, row, from, to, 0); \
+            } else if (waiting < 0) { \
+                waiting = n; \
             } else { \
-                trainc_xpulp_update_row_##name(work, row, from, to); \
+                const int32_t done = \
+                    trainc_xpulp_update_rows_##name(work, waiting, n) ? lanes & ~3 : 0; \
+                if (done < lanes) { \
+                    trainc_xpulp_update_row_##name(work, trainc_xpulp_outer_factor(work, waiting), \
+                        work->weights + waiting * lanes, work->y + waiting * lanes, done); \
+                    trainc_xpulp_update_row_##name(work, row, from, to, done); \
+                } \
+                waiting = -1; \
             } \
+        } \
+        if (waiting >= 0) { \
+            trainc_xpulp_update_row_##name(work, trainc_xpulp_outer_factor(work, waiting), \
+                work->weights + waiting * lanes, work->y + waiting * lanes, 0); \
         } \
     }
 TRAINC_XPULP_OUTER_UPDATE(half_away, TRAINC_XPULP_PAIR_HALF_AWAY, r->unit)

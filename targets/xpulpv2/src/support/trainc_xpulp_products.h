@@ -1030,6 +1030,15 @@ static inline void trainc_xpulp_multiply_pieces(void *context, int32_t begin, in
     }
 }
 
+/* How many tiles of lanes are left over when all parts have as many, where these are few and cores
+ * share each, by tiles of rows; 0 if they do not. */
+static inline int32_t trainc_xpulp_left_over(const struct trainc_xpulp_product *work)
+{
+    const int32_t left_over = work->lane_tiles % work->parts;
+    return TRAINC_DIVIDED(1, 0) && work->adds == 0 && 2 * left_over <= work->parts
+        && work->row_count > 4 && work->lanes.length != 8 ? left_over : 0;
+}
+
 /* Some parts, whose rows are in one piece. */
 static inline void trainc_xpulp_multiply_parts(void *context, int32_t begin, int32_t end)
 {
@@ -1042,7 +1051,25 @@ static inline void trainc_xpulp_multiply_parts(void *context, int32_t begin, int
         int8_t *const packed = work->lanes.kind == TRAINC_XPULP_IN_PLACE
             ? 0 : work->packed + 4 * part * work->lanes.bytes;
         int32_t first = part * work->lane_tiles / work->parts;
-        const int32_t last = (part + 1) * work->lane_tiles / work->parts;
+        int32_t last = (part + 1) * work->lane_tiles / work->parts;
+        const int32_t left_over = trainc_xpulp_left_over(work);
+        if (left_over > 0) {
+            /* Some parts share a tile that is left over, which they pack each. */
+            const int32_t each = work->lane_tiles / work->parts, row_tiles = (work->row_count + 3) >> 2;
+            const int32_t pieces = trainc_minimum32(work->parts / left_over, row_tiles);
+            const int32_t n = each * work->parts + part / pieces, piece = part % pieces;
+            first = part * each;
+            last = first + each;
+            if (n < work->lane_tiles) {
+                const int32_t row = 4 * (piece * row_tiles / pieces);
+                const int32_t behind = trainc_minimum32(4 * ((piece + 1) * row_tiles / pieces),
+                    work->row_count);
+                if (packed != 0) {
+                    trainc_xpulp_pack(&work->lanes, n, packed);
+                }
+                trainc_xpulp_multiply_tile(work, n, packed, row, behind - row, first);
+            }
+        }
 #if defined(TRAINC_XPULP_INSN)
         const int32_t whole = trainc_minimum32(last, work->lanes.count >> 2);
         if (eights && first < whole) {

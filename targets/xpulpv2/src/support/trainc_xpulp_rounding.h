@@ -4,6 +4,13 @@
 
 #include "trainc_xpulp_products.h"
 
+/* How many of a word's bytes are not 0. */
+static inline int32_t trainc_xpulp_counting(const int8_t *at)
+{
+    const uint32_t ones = 0x01010101;
+    return (int32_t)trainc_xpulp_dotup_b(trainc_xpulp_minu_b(trainc_xpulp_load(at), ones), ones);
+}
+
 /* The largest of some magnitudes. */
 static inline uint32_t trainc_xpulp_largest_of(const uint32_t *magnitudes, int32_t count)
 {

@@ -374,16 +374,30 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_parts_of_lines(
     const struct trainc_xpulp_strips *work, int32_t begin, int32_t end, trainc_xpulp_line *multiply)
 {
     const int32_t lines = work->images * work->lines;
+    /* One core takes lines whole. */
+    const int32_t pieces = TRAINC_DIVIDED((work->columns + work->piece_columns - 1)
+        / work->piece_columns, 1);
     for (int32_t part = begin; part < end; part++) {
         int8_t *const strip = work->strips + part * work->bytes;
         trainc_xpulp_zero(strip, work->bytes);
-        const int32_t first = part * lines / work->parts;
-        int32_t image = first / work->lines, line = first - image * work->lines;
-        for (int32_t left = (part + 1) * lines / work->parts - first; left > 0; left--) {
-            trainc_xpulp_fill_strip(work, image, line, strip);
+        const int32_t first = part * lines * pieces / work->parts;
+        int32_t line = first / pieces, column = (first - line * pieces) * work->piece_columns;
+        int32_t image = line / work->lines, filled = -1;
+        line -= image * work->lines;
+        for (int32_t left = (part + 1) * lines * pieces / work->parts - first; left > 0; left--) {
+            if (filled != line) {
+                trainc_xpulp_fill_strip(work, image, line, strip);
+                filled = line;
+            }
             const uint32_t largest = multiply(work, strip, 0, 1,
-                work->sums + image * work->image_sums + line * work->columns, 0, 0);
+                work->sums + image * work->image_sums + line * work->columns, 0, column);
             work->largest[part] = trainc_xpulp_maxu(work->largest[part], largest);
+            column += work->piece_columns;
+            if (pieces > 1 && column < work->columns) {
+                continue;
+            }
+            column = 0;
+            filled = -1;
             if (++line == work->lines) {
                 line = 0;
                 image++;
