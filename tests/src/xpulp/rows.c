@@ -155,7 +155,7 @@ static void taps_below(int32_t rows, int32_t columns, int32_t across, int32_t pi
         .strides = { 1, 1 }, .rows = rows, .columns = columns, .alike = (rows + 2) * columns,
         .copy = (rows + 2) * columns, .copies = copies, .errors = errors, .words = words,
         .outputs = BELOW_OUTPUTS, .sums = sums, .pieces = pieces, .largest = largest };
-    const int32_t parts = TRAINC_XPULP_BELOW(BELOW_CHANNELS / 2 * across * pieces,
+    const int32_t parts = TRAINC_XPULP_TAPS_BELOW(BELOW_CHANNELS / 2 * across * pieces,
         BELOW_CHANNELS / 4 * 3 * across);
     int32_t equal = 1;
 #if defined(__OPTIMIZE_SIZE__)
@@ -185,7 +185,7 @@ static void taps_below(int32_t rows, int32_t columns, int32_t across, int32_t pi
             largest[i] = 0;
         }
         work.adds = adds;
-        trainc_xpulp_error_lines(&work, 0, TRAINC_XPULP_BELOW(BELOW_OUTPUTS / 2 * columns / 4,
+        trainc_xpulp_error_lines(&work, 0, TRAINC_XPULP_TAPS_BELOW(BELOW_OUTPUTS / 2 * columns / 4,
             BELOW_OUTPUTS / 4 * rows * columns / 4));
         trainc_xpulp_multiply_below(&work, 0, parts / 2);
         trainc_xpulp_multiply_below(&work, parts / 2, parts);

@@ -135,7 +135,7 @@ impl Shifted {
         if !self.is_below() || below == otherwise {
             return otherwise;
         }
-        format!("TRAINC_XPULP_BELOW({below}, {otherwise})")
+        format!("TRAINC_XPULP_TAPS_BELOW({below}, {otherwise})")
     }
 
     /// The same as a whole and in portions, where channels are whole tiles: each takes less room than those before.

@@ -147,9 +147,9 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_shifted(void *context, int
 }
 
 #if defined(__OPTIMIZE_SIZE__)
-#define TRAINC_XPULP_BELOW(below, otherwise) otherwise
+#define TRAINC_XPULP_TAPS_BELOW(below, otherwise) otherwise
 #else
-#define TRAINC_XPULP_BELOW(below, otherwise) below
+#define TRAINC_XPULP_TAPS_BELOW(below, otherwise) below
 #endif
 
 /* Two rows of errors by two channels' copies of the same column of windows, by all three taps below each
