@@ -5,6 +5,7 @@
 #include "trainc_xpulp_channels.h"
 #include "trainc_xpulp_losses.h"
 #include "trainc_xpulp_outer_update.h"
+#include "trainc_xpulp_shifted.h"
 
 #ifdef __riscv
 #include "host.h"
@@ -29,7 +30,7 @@ static uint32_t next(void)
 
 /* Numbers of the kinds of rows, below. */
 enum { SUMS, EXTREME_BYTES, HALF_AWAY, LINE_SUMS, LINE_DITHER, DITHER, MAGNITUDES, PSEUDO_STOCHASTIC, OUTER, UPDATE, EIGHTS,
-    WHOLE, CLIP, BETWEEN, ADDED, POWER, LOGARITHM };
+    WHOLE, CLIP, BETWEEN, ADDED, POWER, LOGARITHM, PAIRS, BELOW };
 
 static void check(int equal, int32_t kind, int32_t count, int32_t shift)
 {
@@ -112,6 +113,90 @@ static void pseudo_stochastic_rows(int32_t count, int32_t shift)
         trainc_xpulp_row_pseudo_stochastic(words, found, count, &r);
         check(same(expected, found, count), PSEUDO_STOCHASTIC, count, shift);
     }
+}
+
+/* The same of sums of at most 15 bits, by pairs. */
+static void pairs_of_rows(int32_t count, int32_t shift)
+{
+    int32_t words[MOST + 4];
+    int8_t found[MOST + 4], expected[MOST + 4];
+    struct trainc_xpulp_rounding r = trainc_xpulp_rounding_of(shift, -127, 15);
+    const uint32_t units = shift > 8 ? UINT32_C(0x7fff) >> shift : 126;
+    r.pairs = 1;
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t half = shift >> 1;
+        const uint32_t lower = next() & ((UINT32_C(1) << half) - 1);
+        const uint32_t upper = (lower << (shift & 1)) + (next() & 1);
+        const uint32_t rest = (next() & 1 ? upper << half | lower : next())
+            & ((UINT32_C(1) << shift) - 1);
+        uint32_t m = (next() % (units + 1)) << shift | rest;
+        m = next() % 8 == 0 ? (units << shift) + (UINT32_C(1) << shift) - 1 : m;
+        m = m < 0x7fff ? m : 0x7fff;
+        words[i] = next() & 1 ? -(int32_t)m : (int32_t)m;
+        expected[i] = pseudo_stochastic(words[i], shift);
+    }
+    words[count] = 0;
+    found[count] = 99;
+    trainc_xpulp_row_pseudo_stochastic(words, found, count, &r);
+    check(trainc_xpulp_rounds_pairs(units << shift, shift) && same(expected, found, count), PAIRS,
+        count, shift);
+}
+
+enum { BELOW_CHANNELS = 4, BELOW_OUTPUTS = 4, BELOW_ROWS = 9, BELOW_COLUMNS = 12, BELOW_TAPS = 3 };
+
+/* Gradients of weights by all three taps of a column of windows at a time, from zeros and added. */
+static void taps_below(int32_t rows, int32_t columns, int32_t across, int32_t pieces)
+{
+    static int8_t errors[BELOW_OUTPUTS * BELOW_ROWS * BELOW_COLUMNS];
+    static int8_t words[BELOW_OUTPUTS * BELOW_ROWS * BELOW_COLUMNS];
+    static int8_t copies[BELOW_CHANNELS * BELOW_TAPS * (BELOW_ROWS + 2) * BELOW_COLUMNS];
+    int32_t sums[BELOW_OUTPUTS * BELOW_CHANNELS * 3 * BELOW_TAPS];
+    int32_t expected[BELOW_OUTPUTS * BELOW_CHANNELS * 3 * BELOW_TAPS];
+    uint32_t largest[BELOW_CHANNELS * BELOW_TAPS], most = 0, found = 0;
+    struct trainc_xpulp_shifted work = { .channels = BELOW_CHANNELS, .taps = { 3, across },
+        .strides = { 1, 1 }, .rows = rows, .columns = columns, .alike = (rows + 2) * columns,
+        .copy = (rows + 2) * columns, .copies = copies, .errors = errors, .words = words,
+        .outputs = BELOW_OUTPUTS, .sums = sums, .pieces = pieces, .largest = largest };
+    const int32_t parts = TRAINC_XPULP_TAPS_BELOW(BELOW_CHANNELS / 2 * across * pieces,
+        BELOW_CHANNELS / 4 * 3 * across);
+    int32_t equal = 1;
+#if defined(__OPTIMIZE_SIZE__)
+    work.pieces = 1;
+#endif
+    for (int32_t adds = 0; adds < 2; adds++) {
+        for (int32_t i = 0; i < (int32_t)sizeof errors; i++) {
+            errors[i] = (int8_t)next();
+        }
+        for (int32_t i = 0; i < (int32_t)sizeof copies; i++) {
+            copies[i] = (int8_t)next();
+        }
+        most = 0;
+        for (int32_t n = 0; n < BELOW_OUTPUTS * BELOW_CHANNELS * 3 * across; n++) {
+            const int32_t right = n % across, down = n / across % 3;
+            const int32_t channel = n / across / 3 % BELOW_CHANNELS;
+            const int32_t output = n / across / 3 / BELOW_CHANNELS;
+            int32_t sum = adds ? expected[n] : 0;
+            for (int32_t i = 0; i < rows * columns; i++) {
+                sum += errors[output * rows * columns + i]
+                    * copies[(channel * across + right) * work.copy + down * columns + i];
+            }
+            expected[n] = sum;
+            most = trainc_xpulp_maxu(most, trainc_xpulp_abs((uint32_t)sum));
+        }
+        for (int32_t i = 0; i < parts; i++) {
+            largest[i] = 0;
+        }
+        work.adds = adds;
+        trainc_xpulp_error_lines(&work, 0, TRAINC_XPULP_TAPS_BELOW(BELOW_OUTPUTS / 2 * columns / 4,
+            BELOW_OUTPUTS / 4 * rows * columns / 4));
+        trainc_xpulp_multiply_below(&work, 0, parts / 2);
+        trainc_xpulp_multiply_below(&work, parts / 2, parts);
+        for (int32_t n = 0; n < BELOW_OUTPUTS * BELOW_CHANNELS * 3 * across; n++) {
+            equal = equal && sums[n] == expected[n];
+        }
+    }
+    found = trainc_xpulp_largest_of(largest, parts);
+    check(equal && found == most, BELOW, rows, columns);
 }
 
 /* Rows of sums that are rounded to 7 bits, by what their largest magnitude tells: where `stays` no more
@@ -447,6 +532,9 @@ static void one(int32_t count, int32_t shift)
     check(trainc_xpulp_largest_sum(words, count) == greatest, MAGNITUDES, count, shift);
     if (count > 0) {
         pseudo_stochastic_rows(count, shift);
+        if (shift < 16) {
+            pairs_of_rows(count, shift);
+        }
         if (shift > 0) {
             for (int32_t stays = 0; stays < 2; stays++) {
                 half_away_rows(count, shift, stays, -127);
@@ -620,6 +708,12 @@ int main(void)
     for (int32_t round = 0; round < 12; round++) {
         for (int32_t shift = 0; shift <= 24; shift++) {
             one(round < 2 ? round + 1 : (int32_t)(next() % (MOST + 1)), shift);
+        }
+    }
+    for (int32_t rows = 4; rows <= BELOW_ROWS; rows++) {
+        for (int32_t across = 1; across <= BELOW_TAPS; across++) {
+            taps_below(rows, 8, across, 1);
+            taps_below(rows, BELOW_COLUMNS, across, 2);
         }
     }
     PUT(report, sizeof report);

@@ -32,7 +32,7 @@ const CALL: u64 = 500;
 /// Cycles of the finish for each result: kept or rounded to nearest, rounded as gradients of weights are, and put in its
 /// place among those of other phases.
 const FINISH: u64 = 4;
-const FINISH_GRADIENT: u64 = 8;
+const FINISH_GRADIENT: u64 = 7;
 const PLACE: u64 = 3;
 /// Cycles of a row of sums that are rounded, and of a sum.
 const ROW: usize = 40;

@@ -1,6 +1,7 @@
 //! Weight gradients by shifted copies: for each column of a window there is a copy of the operand whose rows hold what that
 //! column meets of it, so that all elements of a tap lie side by side, some rows behind those of the tap above. Four
 //! channels of a tap are the lanes of a tile; where channels are no whole tiles, taps below or beside each other are, in a list.
+//! Of three rows of taps a line of a copy is loaded once for all three, unless code is to be small.
 //! `trainc_xpulp_shifted.h`.
 
 use trainc_c::text::{Scratch, Text, declare};
@@ -22,6 +23,10 @@ const PRODUCTS: u64 = 24;
 /// Of a tile of two rows.
 const TILE_OF_TWO: u64 = 50;
 const PRODUCTS_OF_TWO: u64 = 14;
+/// Of three rows of taps: of a pair of rows by two channels' column beside its products, of a word of a line, and of a line of it.
+const PAIR_BELOW: u64 = 52;
+const WORD_BELOW: u64 = 7;
+const LINE_BELOW: u64 = 16;
 /// Most portions of the operand.
 const MOST_PORTIONS: usize = 4;
 
@@ -56,9 +61,10 @@ pub(crate) struct Shifted {
     /// Of errors.
     rows: usize,
     columns: usize,
-    /// Rows of weights, and in how many pieces cores share them.
+    /// Rows of weights, and in how many pieces cores share them, by tiles and where all three taps of a column are taken at a time.
     outputs: usize,
     pieces: usize,
+    pieces_below: usize,
     /// In how many portions, of as many channels each, the operand is copied and multiplied.
     portions: usize,
     /// Where channels are no whole tiles.
@@ -91,6 +97,7 @@ impl Shifted {
             columns: c.columns,
             outputs: c.outputs,
             pieces: 1,
+            pieces_below: 1,
             portions: 1,
             listed: Vec::new(),
             copies: 0,
@@ -99,8 +106,36 @@ impl Shifted {
         if !tiles {
             shifted.listed = shifted.list();
         }
-        shifted.pieces = even_pieces(shifted.tiles(), shifted.outputs / 4);
+        shifted.share();
         Some(shifted)
+    }
+
+    /// Chooses pieces for cores.
+    fn share(&mut self) {
+        self.pieces = even_pieces(self.tiles() / self.portions, self.outputs / 4);
+        self.pieces_below = even_pieces(self.columns_below() / self.portions, self.outputs / 2);
+    }
+
+    /// Whether all three taps of a column of windows are taken at a time.
+    fn is_below(&self) -> bool {
+        self.listed.is_empty()
+            && self.strides == [1, 1]
+            && self.taps[0] == 3
+            && self.rows >= 4
+            && self.columns >= 8
+    }
+
+    /// Columns of windows of two channels each.
+    fn columns_below(&self) -> usize {
+        self.channels / 2 * self.taps[1]
+    }
+
+    /// The number where three taps are taken at a time, and elsewhere.
+    fn below(&self, below: String, otherwise: String) -> String {
+        if !self.is_below() || below == otherwise {
+            return otherwise;
+        }
+        format!("TRAINC_XPULP_TAPS_BELOW({below}, {otherwise})")
     }
 
     /// The same as a whole and in portions, where channels are whole tiles: each takes less room than those before.
@@ -109,8 +144,9 @@ impl Shifted {
         let counts = (1..=MOST_PORTIONS).filter(|&portions| fours.is_multiple_of(portions));
         counts
             .map(|portions| {
-                let pieces = even_pieces(self.tiles() / portions, self.outputs / 4);
-                Shifted { pieces, portions, ..self.clone() }
+                let mut shifted = Shifted { portions, ..self.clone() };
+                shifted.share();
+                shifted
             })
             .collect()
     }
@@ -184,7 +220,8 @@ impl Shifted {
 
     /// Widths of sums.
     pub(crate) fn widths(&self) -> usize {
-        self.tiles() * self.pieces
+        let below = if self.is_below() { self.columns_below() * self.pieces_below } else { 0 };
+        below.max(self.tiles() * self.pieces)
     }
 
     /// An estimate of an image's cycles.
@@ -199,9 +236,15 @@ impl Shifted {
         let pair = if self.outputs.is_multiple_of(4) { 0 } else { 1 };
         let words = (self.rows * self.columns / 4) as u64;
         let errors = self.errors() as u64 / 2 + rows * COPY;
-        copies * (COPY + copied * row)
-            + errors
-            + tiles * (COLUMN + rows * (TILE + PRODUCTS * words))
+        let all = copies * (COPY + copied * row) + errors;
+        if self.is_below() {
+            let pairs = self.columns_below() as u64 * 2 * rows;
+            let word = WORD_BELOW + LINE_BELOW * self.rows as u64;
+            return all
+                + self.columns_below() as u64 * COLUMN
+                + pairs * (PAIR_BELOW + columns.div_ceil(4) * word);
+        }
+        all + tiles * (COLUMN + rows * (TILE + PRODUCTS * words))
             + pair * tiles * (TILE_OF_TWO + PRODUCTS_OF_TWO * words)
             + unaligned * (rows + pair) * words
     }
@@ -265,7 +308,7 @@ impl Shifted {
             ("outputs", number(self.outputs)),
             ("sums", sums.to_string()),
             ("adds", number(usize::from(adds))),
-            ("pieces", divided(self.pieces, 1)),
+            ("pieces", self.below(divided(self.pieces_below, 1), divided(self.pieces, 1))),
             ("largest", bits.to_string()),
         ] {
             out.line(format!("work.{field} = {value};"));
@@ -279,7 +322,13 @@ impl Shifted {
         let share = |out: &mut Text, count: String, name: &str| {
             out.long(format!("TRAINC_PARALLEL_FOR(&work, {count}, trainc_xpulp_{name});"));
         };
-        share(out, number(self.outputs / 4 * self.rows * self.columns / 4), "error_words");
+        let words = number(self.outputs / 4 * self.rows * self.columns / 4);
+        if self.is_below() {
+            let lines = number(self.outputs / 2 * self.columns / 4);
+            share(out, self.below(lines, words), "error_lines");
+        } else {
+            share(out, words, "error_words");
+        }
         if !self.outputs.is_multiple_of(4) {
             share(out, number(self.rows * self.columns / 4), "error_pairs");
         }
@@ -288,13 +337,22 @@ impl Shifted {
             out.for_("portion", self.portions);
         }
         share(out, number(channels * self.taps[1]), "shift_channels");
-        let multiply = if lists { "multiply_listed" } else { "multiply_shifted" };
-        share(out, divided(tiles * self.pieces, tiles), multiply);
+        let columns = self.columns_below() / self.portions;
+        let parts = self.below(
+            divided(columns * self.pieces_below, columns),
+            divided(tiles * self.pieces, tiles),
+        );
+        let multiply = match (lists, self.is_below()) {
+            (true, _) => "multiply_listed",
+            (false, true) => "multiply_below",
+            (false, false) => "multiply_shifted",
+        };
+        share(out, parts.clone(), multiply);
         if self.portions > 1 {
             let taps = self.taps[0] * self.taps[1];
             out.line(format!("work.from += {};", channels * self.height * self.width));
             out.line(format!("work.sums += {};", channels * taps));
-            out.line(format!("work.largest += {};", divided(tiles * self.pieces, tiles)));
+            out.line(format!("work.largest += {parts};"));
             out.close();
         }
     }
@@ -322,6 +380,7 @@ mod tests {
                 columns: rows,
                 outputs: 4,
                 pieces: 1,
+                pieces_below: 1,
                 portions: 1,
                 listed: Vec::new(),
                 copies: 0,
@@ -355,6 +414,7 @@ mod tests {
                 columns: 10,
                 outputs: 6,
                 pieces: 1,
+                pieces_below: 1,
                 portions: 1,
                 listed: Vec::new(),
                 copies: 0,

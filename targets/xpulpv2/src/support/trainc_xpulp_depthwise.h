@@ -87,6 +87,17 @@ static inline void trainc_xpulp_place(const struct trainc_xpulp_placing *placing
             : "x5", "x6", "memory");
         return;
     }
+    if (placing->right == 1 && placing->columns == 4) {
+        register const int8_t *x10 __asm__("x10") = from;
+        register int8_t *x11 __asm__("x11") = to;
+        register int32_t x12 __asm__("x12") = placing->rows;
+        register int32_t x14 __asm__("x14") = placing->width;
+        register int32_t x15 __asm__("x15") = placing->down;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LW(x5, x14, x10) "nop\n\t9: " TRAINC_XPULP_SW(x5, x15, x11) ".option pop"
+            : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x14), "r"(x15) : "x5", "memory");
+        return;
+    }
 #endif
     for (int32_t row = 0; row < placing->rows; row++, from += placing->width, to += placing->down) {
         if (placing->right == 1) {
@@ -408,6 +419,13 @@ static inline void trainc_xpulp_depthwise_weights(void *context, int32_t begin, 
                             work->rows, work->strides[0], sums[block]);
                     }
                 }
+            }
+            if (rows == 3 && columns == 3) {
+                for (int32_t i = 0; i < 9; i++) {
+                    to[i] = sums[0][i];
+                    largest = trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)sums[0][i]));
+                }
+                continue;
             }
             for (int32_t down = 0, block = 0; down < rows; down += 3) {
                 for (int32_t right = 0; right < columns; right += 3, block++) {

@@ -247,21 +247,11 @@ static inline void trainc_xpulp_outer_widths(void *context, int32_t begin, int32
     }
 }
 
-/* The bits of rounded magnitudes in bytes: none of those that a pair's upper half leaves. */
-static inline uint32_t trainc_xpulp_pair_mask(const struct trainc_xpulp_rounding *r)
-{
-    return 0x01010101 * (r->shift > 8 ? (UINT32_C(1) << (16 - r->shift)) - 1 : 255);
-}
-
 #if defined(TRAINC_XPULP_INSN)
 /* Two magnitudes of at most 15 bits in y, rounded as one number of 32 bits: above the lower one lie
  * bits of the other. x29 is free. As TRAINC_XPULP_UP does it. */
 #define TRAINC_XPULP_PAIR_HALF_AWAY(y) TRAINC_XPULP_ADDU_SHIFT(y, x30, x15)
 #define TRAINC_XPULP_PAIR_PSEUDO_STOCHASTIC(y) TRAINC_XPULP_UP(y, x29, x30)
-/* Two pairs of rounded magnitudes as bytes in x; with signs, in all bits of a byte. */
-#define TRAINC_XPULP_JOIN(x, y) TRAINC_XPULP_PV(1, 0x64, x, y, x19) "and " #x ", " #x ", x14\n\t"
-#define TRAINC_XPULP_WITH_SIGNS(x, signs) \
-    "xor " #x ", " #x ", " #signs "\n\t" TRAINC_XPULP_PV(1, 0x04, x, x, signs)
 /* What all take: x12 counts words. */
 #define TRAINC_XPULP_PAIR_REGISTERS(words, to, r, mask, lift, carry, x30_is) \
     register int8_t *x11 __asm__("x11") = (to); \
@@ -288,11 +278,7 @@ static inline uint32_t trainc_xpulp_pair_mask(const struct trainc_xpulp_rounding
     TRAINC_XPULP_LWI(x7, 4, x10) TRAINC_XPULP_LWI(x28, 4, x10) \
     TRAINC_XPULP_PV(1, 0x4c, x5, x5, x13) TRAINC_XPULP_PV(1, 0x4c, x6, x6, x13) \
     TRAINC_XPULP_PV(1, 0x4c, x7, x7, x13) TRAINC_XPULP_PV(1, 0x4c, x28, x28, x13) \
-    TRAINC_XPULP_PV(0, 0x68, x5, x6, x5) TRAINC_XPULP_PV(0, 0x68, x7, x28, x7) \
-    TRAINC_XPULP_PV(0, 0x38, x6, x5, x0) TRAINC_XPULP_PV(0, 0x38, x28, x7, x0)
-/* The signs of those sums, in all bits of a byte of x5. */
-#define TRAINC_XPULP_OUTER_SIGNS \
-    TRAINC_XPULP_PV(1, 0x64, x5, x7, x18) TRAINC_XPULP_PV(7, 0x25, x5, x5, x3)
+    TRAINC_XPULP_PAIRS_OF_SUMS
 /* Four lanes at a time of products of at most 15 bits; one multiplication makes two magnitudes: 17
  * instructions, or 13. */
 #define TRAINC_XPULP_SINGLE_ROW(name, round, x30_is) \
@@ -365,11 +351,9 @@ static inline void trainc_xpulp_outer_some(const struct trainc_xpulp_outer *work
     }
 }
 
-/* Whether pairs can be rounded: sums have at most 15 bits, and results, rounded up, at most 7. */
 static inline int32_t trainc_xpulp_outer_pairs(const struct trainc_xpulp_outer *work)
 {
-    const int32_t shift = work->rounding.shift;
-    return work->most < 0x8000 && shift < 16 && work->most >> shift < 127;
+    return trainc_xpulp_rounds_pairs(work->most, work->rounding.shift);
 }
 
 /* A row, of which 64 sums at a time are kept where pairs are not rounded; and some parts. The last

@@ -58,7 +58,15 @@ struct trainc_xpulp_rounding {
     /* Whether shifted magnitudes are known to have at most 7 bits, and to have these when they are
      * rounded, too. */
     int32_t fits, stays;
+    /* Whether these are sums of at most 15 bits, of which pairs can be rounded. */
+    int32_t pairs;
 };
+
+/* Whether pairs can be rounded: sums have at most 15 bits, and results, rounded up, at most 7. */
+static inline int32_t trainc_xpulp_rounds_pairs(uint32_t largest, int32_t shift)
+{
+    return largest < 0x8000 && shift < 16 && largest >> shift < 127;
+}
 
 /* For a shift by any amount from 0 on: from 64 bits on, all is as it is by 64. */
 static inline struct trainc_xpulp_rounding trainc_xpulp_rounding(int64_t amount, int32_t low)
@@ -73,6 +81,7 @@ static inline struct trainc_xpulp_rounding trainc_xpulp_rounding(int64_t amount,
     r.high_mask = r.shift - r.half < 32 ? (UINT32_C(1) << (r.shift - r.half)) - 1 : UINT32_MAX;
     r.fits = 0;
     r.stays = 0;
+    r.pairs = 0;
     return r;
 }
 
@@ -95,7 +104,16 @@ static inline struct trainc_xpulp_rounding trainc_xpulp_narrowed(uint32_t larges
     y_exponent[0] = trainc_add32(trainc_add32(x0_exponent[0], x1_exponent[0]), (int32_t)shift);
     struct trainc_xpulp_rounding r = trainc_xpulp_rounding_of(shift, low, width);
     r.stays = r.shift < 32 && (largest + r.unit) >> r.shift <= 127;
+#if !defined(__OPTIMIZE_SIZE__)
+    r.pairs = low == -127 && trainc_xpulp_rounds_pairs(largest, r.shift);
+#endif
     return r;
+}
+
+/* The bits of rounded magnitudes in bytes: none of those that a pair's upper half leaves. */
+static inline uint32_t trainc_xpulp_pair_mask(const struct trainc_xpulp_rounding *r)
+{
+    return 0x01010101 * (r->shift > 8 ? (UINT32_C(1) << (16 - r->shift)) - 1 : 255);
 }
 
 /* For a shift by less than 32 bits: from the lower half of what is shifted out to the upper one, as a
@@ -250,6 +268,18 @@ static inline void trainc_xpulp_quads_half_away(const int32_t *from, int8_t *to,
 #undef TRAINC_XPULP_QUAD_AWAY
 }
 
+/* Two pairs of sums' magnitudes in x6 and x28, and the sums in x5 and x7, of four sums. */
+#define TRAINC_XPULP_PAIRS_OF_SUMS \
+    TRAINC_XPULP_PV(0, 0x68, x5, x6, x5) TRAINC_XPULP_PV(0, 0x68, x7, x28, x7) \
+    TRAINC_XPULP_PV(0, 0x38, x6, x5, x0) TRAINC_XPULP_PV(0, 0x38, x28, x7, x0)
+/* The signs of those sums, in all bits of a byte of x5. */
+#define TRAINC_XPULP_OUTER_SIGNS \
+    TRAINC_XPULP_PV(1, 0x64, x5, x7, x18) TRAINC_XPULP_PV(7, 0x25, x5, x5, x3)
+/* Two pairs of rounded magnitudes as bytes in x; with signs, in all bits of a byte. */
+#define TRAINC_XPULP_JOIN(x, y) TRAINC_XPULP_PV(1, 0x64, x, y, x19) "and " #x ", " #x ", x14\n\t"
+#define TRAINC_XPULP_WITH_SIGNS(x, signs) \
+    "xor " #x ", " #x ", " #signs "\n\t" TRAINC_XPULP_PV(1, 0x04, x, x, signs)
+
 /* Magnitudes of x5, x6, x7 and x28 in x29, x30, x31 and x9; the former become their upper bytes, in
  * x5: signs, with x14 as the lanes 3 and 7, twice. */
 #define TRAINC_XPULP_MAGNITUDES \
@@ -277,6 +307,27 @@ static inline void trainc_xpulp_quads_pseudo_stochastic(const int32_t *from, int
         TRAINC_XPULP_BYTES(x6, x29, x30, x31, x9) TRAINC_XPULP_SIGNED,
         "r"(x15), "r"(x14), "r"(x16), "r"(x17), "r"(x20));
 }
+
+#if !defined(__OPTIMIZE_SIZE__)
+/* Of sums of at most 15 bits, by pairs: 21 instructions. */
+static inline void trainc_xpulp_pairs_pseudo_stochastic(const int32_t *from, int8_t *to,
+    int32_t quads, const struct trainc_xpulp_rounding *r)
+{
+    const uint32_t lift = trainc_xpulp_lift(r), carry = trainc_xpulp_carry(r) * 0x10001;
+    const uint32_t mask = trainc_xpulp_pair_mask(r);
+    TRAINC_XPULP_QUADS_OF(from, to, quads, 0x06040200, r);
+    register uint32_t x14 __asm__("x14") = mask;
+    register uint32_t x16 __asm__("x16") = lift;
+    register uint32_t x17 __asm__("x17") = carry;
+    register uint32_t x18 __asm__("x18") = 0x07050301;
+    register uint32_t x19 __asm__("x19") = x13;
+    register uint32_t x20 __asm__("x20") = r->low_mask * 0x10001;
+    TRAINC_XPULP_QUADS(TRAINC_XPULP_PAIRS_OF_SUMS TRAINC_XPULP_UP(x6, x29, x20)
+        TRAINC_XPULP_UP(x28, x29, x20) TRAINC_XPULP_JOIN(x6, x28) TRAINC_XPULP_OUTER_SIGNS
+        "xor x6, x6, x5\n\t" TRAINC_XPULP_PV(1, 0x04, x5, x6, x5),
+        "r"(x15), "r"(x14), "r"(x16), "r"(x17), "r"(x18), "r"(x19), "r"(x20));
+}
+#endif
 
 /* A row of results; a word behind the sums is read, too. */
 static inline void trainc_xpulp_row_half_away(const int32_t *from, int8_t *to, int32_t count,
@@ -310,6 +361,15 @@ static inline void trainc_xpulp_row_half_away(const int32_t *from, int8_t *to, i
 static inline void trainc_xpulp_row_pseudo_stochastic(const int32_t *from, int8_t *to,
     int32_t count, const struct trainc_xpulp_rounding *r)
 {
+#if !defined(__OPTIMIZE_SIZE__)
+    if (count >= 4 && r->pairs) {
+        trainc_xpulp_pairs_pseudo_stochastic(from, to, count >> 2, r);
+        if ((count & 3) != 0) {
+            trainc_xpulp_pairs_pseudo_stochastic(from + count - 4, to + count - 4, 1, r);
+        }
+        return;
+    }
+#endif
     if (count >= 4 && r->shift > 0 && r->shift < 32 && r->fits != 0 && r->low == -127) {
         trainc_xpulp_quads_pseudo_stochastic(from, to, count >> 2, r);
         if ((count & 3) != 0) {
@@ -354,10 +414,26 @@ static inline void trainc_xpulp_row_pseudo_stochastic(const int32_t *from, int8_
 }
 #endif
 
+/* Whether rows that a core takes are one, for nothing fills them up; short code has no such loops. */
+static inline int32_t trainc_xpulp_is_one_row(const struct trainc_xpulp_results *work)
+{
+#if defined(__OPTIMIZE_SIZE__)
+    (void)work;
+    return 0;
+#else
+    return work->rows == work->all_rows && work->lanes == work->all_lanes;
+#endif
+}
+
 /* Some rows of 8-bit results. */
 static inline void trainc_xpulp_store_half_away(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_results *const work = (const struct trainc_xpulp_results *)context;
+    if (trainc_xpulp_is_one_row(work)) {
+        trainc_xpulp_row_half_away(work->sums + begin * work->lanes,
+            (int8_t *)work->y + begin * work->lanes, (end - begin) * work->lanes, &work->rounding);
+        return;
+    }
     for (int32_t n = begin; n < end; n++) {
         trainc_xpulp_row_half_away(trainc_xpulp_result_row(work, n),
             (int8_t *)work->y + n * work->lanes, work->lanes, &work->rounding);
@@ -367,6 +443,11 @@ static inline void trainc_xpulp_store_half_away(void *context, int32_t begin, in
 static inline void trainc_xpulp_store_pseudo_stochastic(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_results *const work = (const struct trainc_xpulp_results *)context;
+    if (trainc_xpulp_is_one_row(work)) {
+        trainc_xpulp_row_pseudo_stochastic(work->sums + begin * work->lanes,
+            (int8_t *)work->y + begin * work->lanes, (end - begin) * work->lanes, &work->rounding);
+        return;
+    }
     for (int32_t n = begin; n < end; n++) {
         trainc_xpulp_row_pseudo_stochastic(trainc_xpulp_result_row(work, n),
             (int8_t *)work->y + n * work->lanes, work->lanes, &work->rounding);

@@ -146,6 +146,241 @@ static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_shifted(void *context, int
     }
 }
 
+#if defined(__OPTIMIZE_SIZE__)
+#define TRAINC_XPULP_TAPS_BELOW(below, otherwise) otherwise
+#else
+#define TRAINC_XPULP_TAPS_BELOW(below, otherwise) below
+#endif
+
+/* Two rows of errors by two channels' copies of the same column of windows, by all three taps below each
+ * other; blocks of assembler know the places. */
+struct trainc_xpulp_below {
+    /* Of two rows, for each word of a line all lines' pairs. */
+    const int8_t *errors;
+    /* From a line of the copies to the next, and from behind the last to the first's next word. */
+    int32_t down, turn;
+    const int8_t *first, *second;
+    /* Threes of lines behind the first ones, which are one to three, and words of a line but the first. */
+    int32_t threes, words;
+    /* Sums: from each of six to the next, and from the last to the next row's. */
+    int32_t *sums;
+    int32_t apart, jump;
+    uint32_t largest;
+    /* The errors behind the last rows. */
+    const int8_t *behind;
+};
+
+#if !defined(__OPTIMIZE_SIZE__) && defined(TRAINC_XPULP_INSN)
+/* A line of errors, in x30 and x31, meets three lines of each copy, of which the last is loaded now: 16
+ * instructions for 48 products. Two lines stay for the next one. */
+#define TRAINC_XPULP_BELOW_LINE(of, a, b, c, d, e, f) \
+    TRAINC_XPULP_LW(c, x11, x9) TRAINC_XPULP_LWI(x30, 4, x7) \
+    TRAINC_XPULP_LW(f, x11, x5) TRAINC_XPULP_LWI(x31, 4, x7) \
+    of(x12, a, x30) of(x13, b, x30) of(x14, c, x30) of(x15, d, x30) of(x16, e, x30) of(x17, f, x30) \
+    of(x18, a, x31) of(x19, b, x31) of(x20, c, x31) of(x21, d, x31) of(x22, e, x31)
+#define TRAINC_XPULP_BELOW_LAST(of, f) of(x23, f, x31)
+/* The same where the two lines that stayed lie in the first registers, the next ones, or the last. */
+#define TRAINC_XPULP_BELOW_A(of) TRAINC_XPULP_BELOW_LINE(of, x24, x25, x26, x27, x28, x29)
+#define TRAINC_XPULP_BELOW_B(of) TRAINC_XPULP_BELOW_LINE(of, x25, x26, x24, x28, x29, x27)
+#define TRAINC_XPULP_BELOW_C(of) TRAINC_XPULP_BELOW_LINE(of, x26, x24, x25, x29, x27, x28)
+#define TRAINC_XPULP_BELOW_THREE \
+    TRAINC_XPULP_BELOW_A(TRAINC_XPULP_SDOT) TRAINC_XPULP_BELOW_LAST(TRAINC_XPULP_SDOT, x29) \
+    TRAINC_XPULP_BELOW_B(TRAINC_XPULP_SDOT) TRAINC_XPULP_BELOW_LAST(TRAINC_XPULP_SDOT, x27) \
+    TRAINC_XPULP_BELOW_C(TRAINC_XPULP_SDOT)
+/* What comes before whole threes of lines: two lines of the copies, then one, two or three lines. */
+#define TRAINC_XPULP_BELOW_ABOVE(a, b, d, e) \
+    TRAINC_XPULP_LW(a, x11, x9) TRAINC_XPULP_LW(b, x11, x9) \
+    TRAINC_XPULP_LW(d, x11, x5) TRAINC_XPULP_LW(e, x11, x5)
+#define TRAINC_XPULP_BELOW_1(of) \
+    TRAINC_XPULP_BELOW_ABOVE(x26, x24, x29, x27) \
+    TRAINC_XPULP_BELOW_C(of) TRAINC_XPULP_BELOW_LAST(of, x28)
+#define TRAINC_XPULP_BELOW_2(of) \
+    TRAINC_XPULP_BELOW_ABOVE(x25, x26, x28, x29) \
+    TRAINC_XPULP_BELOW_B(of) TRAINC_XPULP_BELOW_LAST(of, x27) \
+    TRAINC_XPULP_BELOW_C(TRAINC_XPULP_SDOT) TRAINC_XPULP_BELOW_LAST(TRAINC_XPULP_SDOT, x28)
+#define TRAINC_XPULP_BELOW_3(of) \
+    TRAINC_XPULP_BELOW_ABOVE(x24, x25, x27, x28) \
+    TRAINC_XPULP_BELOW_A(of) TRAINC_XPULP_BELOW_LAST(of, x29) \
+    TRAINC_XPULP_BELOW_B(TRAINC_XPULP_SDOT) TRAINC_XPULP_BELOW_LAST(TRAINC_XPULP_SDOT, x27) \
+    TRAINC_XPULP_BELOW_C(TRAINC_XPULP_SDOT) TRAINC_XPULP_BELOW_LAST(TRAINC_XPULP_SDOT, x28)
+#define TRAINC_XPULP_BELOW_WORD(lines, of) \
+    lines(of) TRAINC_XPULP_LOOP(0, 1, 9) TRAINC_XPULP_BELOW_THREE \
+    "9: " TRAINC_XPULP_BELOW_LAST(TRAINC_XPULP_SDOT, x28) "add x9, x9, x6\n\t"
+#define TRAINC_XPULP_BELOW_SIX(of, a, b, c, d, e, f) \
+    of(a, x25, x24) of(b, x25, x24) of(c, x25, x24) of(d, x25, x24) of(e, x25, x24) of(f, x26, x24)
+#define TRAINC_XPULP_BELOW_WIDTHS(a, b, c, d, e, f) \
+    TRAINC_XPULP_WIDTH(a) TRAINC_XPULP_WIDTH(b) TRAINC_XPULP_WIDTH(c) \
+    TRAINC_XPULP_WIDTH(d) TRAINC_XPULP_WIDTH(e) TRAINC_XPULP_WIDTH(f)
+/* All pairs of rows; from zeros, or from the sums that are there. */
+#define TRAINC_XPULP_MULTIPLY_BELOW(name, lines, of, ...) \
+    static inline void name(struct trainc_xpulp_below *below) \
+    { \
+        register struct trainc_xpulp_below *x10 __asm__("x10") = below; \
+        __asm__ volatile(TRAINC_XPULP_BEGIN "lw x7, 0(x10)\n\tlw x11, 4(x10)\n\tlw x6, 8(x10)\n\t" \
+            "lw x9, 12(x10)\n\tlw x5, 16(x10)\n\tlw x1, 20(x10)\n\t7: " __VA_ARGS__ \
+            TRAINC_XPULP_BELOW_WORD(lines, of) \
+            "lw x30, 24(x10)\n\tadd x5, x5, x6\n\t" TRAINC_XPULP_LOOP(1, 30, 8) \
+            TRAINC_XPULP_BELOW_WORD(lines, TRAINC_XPULP_SDOT) "8: add x5, x5, x6\n\t" \
+            "lw x24, 28(x10)\n\tlw x25, 32(x10)\n\tlw x26, 36(x10)\n\tlw x28, 40(x10)\n\t" \
+            TRAINC_XPULP_BELOW_SIX(TRAINC_XPULP_SW, x12, x13, x14, x15, x16, x17) \
+            TRAINC_XPULP_BELOW_SIX(TRAINC_XPULP_SW, x18, x19, x20, x21, x22, x23) \
+            TRAINC_XPULP_BELOW_WIDTHS(x12, x13, x14, x15, x16, x17) \
+            TRAINC_XPULP_BELOW_WIDTHS(x18, x19, x20, x21, x22, x23) \
+            "lw x30, 44(x10)\n\tsw x24, 28(x10)\n\tsw x28, 40(x10)\n\tsub x9, x9, x11\n\t" \
+            "sub x5, x5, x11\n\tbne x7, x30, 7b\n\t.option pop" \
+            : : "r"(x10) \
+            : "x1", "x5", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", \
+              "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", \
+              "x30", "x31", "memory"); \
+    }
+#define TRAINC_XPULP_BELOW_SUMS \
+    "lw x24, 28(x10)\n\tlw x25, 32(x10)\n\tlw x26, 36(x10)\n\t" \
+    TRAINC_XPULP_BELOW_SIX(TRAINC_XPULP_LW, x12, x13, x14, x15, x16, x17) \
+    TRAINC_XPULP_BELOW_SIX(TRAINC_XPULP_LW, x18, x19, x20, x21, x22, x23)
+#define TRAINC_XPULP_MULTIPLY_BELOW_BOTH(lines) \
+    TRAINC_XPULP_MULTIPLY_BELOW(trainc_xpulp_multiply_below_##lines, TRAINC_XPULP_BELOW_##lines, \
+        TRAINC_XPULP_DOT, ) \
+    TRAINC_XPULP_MULTIPLY_BELOW(trainc_xpulp_add_below_##lines, TRAINC_XPULP_BELOW_##lines, \
+        TRAINC_XPULP_SDOT, TRAINC_XPULP_BELOW_SUMS)
+TRAINC_XPULP_MULTIPLY_BELOW_BOTH(1)
+TRAINC_XPULP_MULTIPLY_BELOW_BOTH(2)
+TRAINC_XPULP_MULTIPLY_BELOW_BOTH(3)
+
+static TRAINC_XPULP_INLINE void trainc_xpulp_all_below(struct trainc_xpulp_below *below, int32_t rows,
+    int32_t adds)
+{
+    /* Of these there are some before whole threes, so that there is at least one of the latter. */
+    const int32_t lines = (rows - 1) % 3;
+    below->threes = (rows - 1) / 3;
+    if (adds) {
+        if (lines == 0) {
+            trainc_xpulp_add_below_1(below);
+        } else if (lines == 1) {
+            trainc_xpulp_add_below_2(below);
+        } else {
+            trainc_xpulp_add_below_3(below);
+        }
+    } else if (lines == 0) {
+        trainc_xpulp_multiply_below_1(below);
+    } else if (lines == 1) {
+        trainc_xpulp_multiply_below_2(below);
+    } else {
+        trainc_xpulp_multiply_below_3(below);
+    }
+}
+#elif !defined(__OPTIMIZE_SIZE__)
+static TRAINC_XPULP_INLINE void trainc_xpulp_all_below(struct trainc_xpulp_below *below, int32_t rows,
+    int32_t adds)
+{
+    for (const int8_t *errors = below->errors; errors != below->behind; ) {
+        int32_t sums[12];
+        for (int32_t n = 0; n < 12; n++) {
+            const int8_t *at = (n % 6 < 3 ? below->first : below->second) + n % 3 * below->down;
+            const int8_t *error = errors + n / 6 * 4;
+            uint32_t sum = 0;
+            for (int32_t word = 0; word <= below->words; word++, at += below->turn + 2 * below->down) {
+                for (int32_t row = 0; row < rows; row++, at += below->down, error += 8) {
+#if defined(TRAINC_XPULP_BUILTINS)
+                    sum = trainc_xpulp_sdotsp_b(sum, trainc_xpulp_load(error),
+                        trainc_xpulp_load(at));
+#else
+                    for (int32_t k = 0; k < 4; k++) {
+                        sum += (uint32_t)(error[k] * at[k]);
+                    }
+#endif
+                }
+            }
+            sums[n] = (int32_t)sum;
+        }
+        errors += 8 * rows * (below->words + 1);
+        for (int32_t n = 0; n < 12; n++) {
+            const uint32_t sum = (uint32_t)sums[n] + (adds ? (uint32_t)*below->sums : 0);
+            *below->sums = (int32_t)sum;
+            below->sums += (n % 6 < 5 ? below->apart : below->jump) / 4;
+            below->largest = trainc_xpulp_maxu(below->largest, trainc_xpulp_abs(sum));
+        }
+    }
+}
+#endif
+
+#if !defined(__OPTIMIZE_SIZE__)
+/* For some words of a line of two rows of errors each, all lines' pairs. */
+static inline void trainc_xpulp_error_lines(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
+    const int32_t bytes = work->rows * work->columns, words = work->columns >> 2;
+    int32_t pair = begin / words, word = begin - pair * words;
+    for (int32_t n = begin; n < end; n++) {
+        const int8_t *const from = work->errors + 2 * pair * bytes + 4 * word;
+        int8_t *const to = work->words + 8 * n * work->rows;
+#if defined(TRAINC_XPULP_INSN)
+        register const int8_t *x10 __asm__("x10") = from;
+        register const int8_t *x11 __asm__("x11") = from + bytes;
+        register int8_t *x12 __asm__("x12") = to;
+        register int32_t x13 __asm__("x13") = work->columns;
+        register int32_t x14 __asm__("x14") = work->rows;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 14, 9)
+            TRAINC_XPULP_LW(x5, x13, x10) TRAINC_XPULP_LW(x6, x13, x11)
+            TRAINC_XPULP_SWI(x5, 4, x12) "9: " TRAINC_XPULP_SWI(x6, 4, x12) ".option pop"
+            : "+r"(x10), "+r"(x11), "+r"(x12) : "r"(x13), "r"(x14) : "x5", "x6", "memory");
+#else
+        for (int32_t row = 0; row < work->rows; row++) {
+            trainc_xpulp_store(to + 8 * row, trainc_xpulp_load(from + row * work->columns));
+            trainc_xpulp_store(to + 8 * row + 4,
+                trainc_xpulp_load(from + bytes + row * work->columns));
+        }
+#endif
+        if (++word == words) {
+            word = 0;
+            pair++;
+        }
+    }
+}
+
+/* Some pieces of two channels' columns of windows. */
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_below(void *context, int32_t begin, int32_t end)
+{
+    const struct trainc_xpulp_shifted *const work = (const struct trainc_xpulp_shifted *)context;
+    const int32_t across = work->taps[1], bytes = work->rows * work->columns;
+    const int32_t pieces = work->pieces, each = work->outputs / pieces;
+    int32_t pair = begin / pieces / across, right = begin / pieces - pair * across;
+    int32_t piece = begin - (pair * across + right) * pieces;
+    for (int32_t n = begin; n < end; n++) {
+        struct trainc_xpulp_below below;
+        below.errors = work->words + piece * each * bytes;
+        below.down = work->columns;
+        below.turn = 4 - (work->rows + 2) * work->columns;
+        below.first = work->copies + (2 * pair * across + right) * work->copy;
+        below.second = below.first + across * work->copy;
+        below.words = (work->columns >> 2) - 1;
+        below.sums = work->sums + 3 * (piece * each * work->channels + 2 * pair) * across + right;
+        below.apart = 4 * across;
+        below.jump = 4 * (3 * work->channels - 5) * across;
+        below.largest = 0;
+        below.behind = below.errors + each * bytes;
+        trainc_xpulp_all_below(&below, work->rows, work->adds);
+        work->largest[n] = trainc_xpulp_maxu(work->adds ? 0 : work->largest[n], below.largest);
+        if (++piece == pieces) {
+            piece = 0;
+            if (++right == across) {
+                right = 0;
+                pair++;
+            }
+        }
+    }
+}
+#else
+static inline void trainc_xpulp_error_lines(void *context, int32_t begin, int32_t end)
+{
+    trainc_xpulp_error_words(context, begin, end);
+}
+
+static TRAINC_XPULP_INLINE void trainc_xpulp_multiply_below(void *context, int32_t begin, int32_t end)
+{
+    trainc_xpulp_multiply_shifted(context, begin, end);
+}
+#endif
+
 /* Some words of each of the last two rows of errors. */
 static inline void trainc_xpulp_error_pairs(void *context, int32_t begin, int32_t end)
 {
