@@ -144,7 +144,7 @@ TRAINC_PART void trainc_put_apart(const int8_t *tile, int8_t *to, ptrdiff_t apar
 
 /* trainc_pixels_at of whole tiles of 16 pixels and 16 channels, all of them in one row: pixels are so far
  * apart, below zero where columns are mirrored. */
-TRAINC_SHARED void trainc_pixels_of_rows(const int8_t *src, int32_t channels, int32_t plane,
+TRAINC_SINGLE void trainc_pixels_of_rows(const int8_t *src, int32_t channels, int32_t plane,
     const int32_t *places, int32_t apart, int8_t *dst)
 {
     int8_t tile[256];
@@ -183,7 +183,7 @@ TRAINC_PART int32_t trainc_rows_of_tiles(const int32_t *places, int32_t plane)
 /* Channels come last: dst[places[p] + c] = src[c][p] of an image's planes. Behind the last channel
  * of a pixel up to 15 bytes become zero before the next pixels are written: places rise with p, or
  * fall where columns are mirrored and pixels are written from the last to the first. */
-TRAINC_SHARED void trainc_pixels_at(const int8_t *src, int32_t channels, int32_t plane,
+TRAINC_SINGLE void trainc_pixels_at(const int8_t *src, int32_t channels, int32_t plane,
     const int32_t *places, int32_t mirrored, int8_t *dst)
 {
     int8_t from[256], tile[256];
@@ -381,8 +381,25 @@ struct trainc_border {
     int32_t rows, columns;
 };
 
+/* Rows of 4, 8, 16, or 32 neighbours, in line: compilers grant a model only so many copies of a function
+ * for its arguments' values. */
+#define TRAINC_COPY(count, MOVE)                                                            \
+    TRAINC_PART void trainc_copy_rows##count(const int8_t *x, int32_t x_step, int8_t *y,    \
+        int32_t y_step, int32_t rows)                                                       \
+    {                                                                                       \
+        for (; rows > 0; rows--, x += x_step, y += y_step) {                                \
+            MOVE                                                                            \
+        }                                                                                   \
+    }
+TRAINC_COPY(4, __builtin_memcpy(y, x, 4);)
+TRAINC_COPY(8, vst1_s8(y, vld1_s8(x));)
+TRAINC_COPY(16, vst1q_s8(y, vld1q_s8(x));)
+TRAINC_COPY(32, const int8x16_t low = vld1q_s8(x); const int8x16_t high = vld1q_s8(x + 16);
+    vst1q_s8(y, low); vst1q_s8(y + 16, high);)
+#undef TRAINC_COPY
+
 /* Rows of so many neighbours, by the longest moves that fit; the last move overlaps the one before. */
-TRAINC_SHARED void trainc_copy_rows(const int8_t *x, int32_t x_step, int8_t *y, int32_t y_step,
+TRAINC_SHARED void trainc_copy_some_rows(const int8_t *x, int32_t x_step, int8_t *y, int32_t y_step,
     int32_t rows, int32_t count)
 {
     if (count == 32) {
@@ -421,6 +438,28 @@ TRAINC_SHARED void trainc_copy_rows(const int8_t *x, int32_t x_step, int8_t *y, 
                 y[i] = x[i];
             }
         }
+    }
+}
+
+/* The same, where the number is known when a model is compiled. */
+TRAINC_PART void trainc_copy_rows(const int8_t *x, int32_t x_step, int8_t *y, int32_t y_step,
+    int32_t rows, int32_t count)
+{
+    switch (count) {
+    case 4:
+        trainc_copy_rows4(x, x_step, y, y_step, rows);
+        return;
+    case 8:
+        trainc_copy_rows8(x, x_step, y, y_step, rows);
+        return;
+    case 16:
+        trainc_copy_rows16(x, x_step, y, y_step, rows);
+        return;
+    case 32:
+        trainc_copy_rows32(x, x_step, y, y_step, rows);
+        return;
+    default:
+        trainc_copy_some_rows(x, x_step, y, y_step, rows, count);
     }
 }
 

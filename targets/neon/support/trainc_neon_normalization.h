@@ -47,7 +47,7 @@ TRAINC_PART int32x4_t trainc_dithered_word(int32x4_t sum, uint32x4_t hash,
 }
 
 /* 16 results from element i on, wherever that is. */
-TRAINC_SHARED int8x16_t trainc_dithered16(const int32_t *sums, int32_t i,
+TRAINC_SINGLE int8x16_t trainc_dithered16(const int32_t *sums, int32_t i,
     const struct trainc_dither *d)
 {
     static const uint32_t ramp[4] = {0, 1, 2, 3};
@@ -177,7 +177,7 @@ TRAINC_PART void trainc_dithered_blocks(const int32_t *sums, int32_t blocks, uin
 #undef TRAINC_BLOCKS
 
 /* 8-bit results of sums, shifted by rounding[0] and rounded by the hash of rounding[1] + i. */
-TRAINC_SHARED void trainc_dithered(const int32_t *sums, int32_t count, const int32_t *rounding,
+TRAINC_SINGLE void trainc_dithered(const int32_t *sums, int32_t count, const int32_t *rounding,
     int8_t *y)
 {
     const int32_t shift = rounding[0];
@@ -244,7 +244,7 @@ TRAINC_PART int32_t trainc_error_shift(uint32x4_t bits)
 
 /* The sums of a channel of a normalization's error: of planes plane_step apart, code0 * factor0 +
  * code1 * factor1 + offset, factors within 16 bits. Returns the bits of their magnitudes. */
-TRAINC_SHARED uint32x4_t trainc_error_sums(const int8_t *x0, const int8_t *x1, int32_t planes,
+TRAINC_SINGLE uint32x4_t trainc_error_sums(const int8_t *x0, const int8_t *x1, int32_t planes,
     int32_t space, int32_t plane_step, int32_t factor0, int32_t factor1, int32_t offset,
     int32_t *sums)
 {
@@ -328,7 +328,7 @@ TRAINC_SHARED uint32x4_t trainc_error_sums(const int8_t *x0, const int8_t *x1, i
 /* One channel of a normalization: of planes plane_step apart, each code's sum code * factor + offset,
  * shifted right by an amount of 24 bits at most, rounded half away from zero. All that a code may become
  * is made first. */
-TRAINC_SHARED void trainc_normalized(const int8_t *x, int32_t planes, int32_t space,
+TRAINC_SINGLE void trainc_normalized(const int8_t *x, int32_t planes, int32_t space,
     int32_t plane_step, int32_t factor, int32_t offset, int32_t shift, int32_t low, int8_t *y)
 {
     static const int8_t ramp[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
