@@ -17,6 +17,9 @@
 /* Keeps loads behind it there, for compilers would move them forward until registers are spilled. */
 #define TRAINC_BEHIND __asm__ volatile("" : : : "memory")
 
+/* 16 registers of zeros, where sums start: loads of pairs of registers are half as many instructions as moves. */
+static const int32_t trainc_no_sums[64] __attribute__((unused)) = {0};
+
 /* The rows of two registers of 2 by 2 sums; returns the bits of their magnitudes. */
 TRAINC_PART uint32x4_t trainc_store_2x4(int32_t *sums, int32x4_t left, int32x4_t right)
 {
@@ -31,12 +34,17 @@ TRAINC_PART uint32x4_t trainc_store_2x4(int32_t *sums, int32x4_t left, int32x4_t
 TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_i8mm(const int8_t *rows, const int8_t *lanes,
     const struct trainc_run *run, int32_t runs, int32_t *sums)
 {
-    const int32x4_t zero = vdupq_n_s32(0);
+    const int32_t *none = trainc_no_sums;
+    TRAINC_OPAQUE(none);
     /* Of the rows 0 and 1, 2 and 3, ..; each with the lanes 0 and 1, 2 and 3, .. */
-    int32x4_t a0 = zero, a1 = zero, a2 = zero, a3 = zero;
-    int32x4_t b0 = zero, b1 = zero, b2 = zero, b3 = zero;
-    int32x4_t c0 = zero, c1 = zero, c2 = zero, c3 = zero;
-    int32x4_t d0 = zero, d1 = zero, d2 = zero, d3 = zero;
+    int32x4_t a0 = vld1q_s32(none), a1 = vld1q_s32(none + 4);
+    int32x4_t a2 = vld1q_s32(none + 8), a3 = vld1q_s32(none + 12);
+    int32x4_t b0 = vld1q_s32(none + 16), b1 = vld1q_s32(none + 20);
+    int32x4_t b2 = vld1q_s32(none + 24), b3 = vld1q_s32(none + 28);
+    int32x4_t c0 = vld1q_s32(none + 32), c1 = vld1q_s32(none + 36);
+    int32x4_t c2 = vld1q_s32(none + 40), c3 = vld1q_s32(none + 44);
+    int32x4_t d0 = vld1q_s32(none + 48), d1 = vld1q_s32(none + 52);
+    int32x4_t d2 = vld1q_s32(none + 56), d3 = vld1q_s32(none + 60);
     for (const struct trainc_run *end = run + runs; run != end; run++) {
         const int8_t *row = rows + run->rows, *lane = lanes + run->lanes;
         const int8_t *const stop = row + 128 * (ptrdiff_t)run->blocks;
@@ -96,9 +104,10 @@ TRAINC_PART uint32x4_t trainc_store_2x2x2(int32_t *sums, int32x4_t first, int32x
     LANES(b, 2, 3);         \
     LANES(c, 4, 5);         \
     LANES(d, 6, 7)
-/* The sums of lanes l with four pairs of rows. */
-#define TRAINC_FOUR_SUMS(l, first, second) \
-    int32x4_t l##0 = zero, l##1 = zero, l##2 = zero, l##3 = zero
+/* The sums of lanes l with four pairs of rows, of which there are none yet. */
+#define TRAINC_FOUR_SUMS(l, first, second)                                                    \
+    int32x4_t l##0 = vld1q_s32(none + 8 * (first)), l##1 = vld1q_s32(none + 8 * (first) + 4); \
+    int32x4_t l##2 = vld1q_s32(none + 8 * (first) + 8), l##3 = vld1q_s32(none + 8 * (first) + 12)
 #define TRAINC_PAIR(l, x, y)                    \
     l##0 = vmmlaq_s32(l##0, x, y.val[0]);       \
     l##1 = vmmlaq_s32(l##1, x, y.val[1]);       \
@@ -115,12 +124,13 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_tiles_i8mm(const int8_t *rows, int32_t
     int32_t panel_bytes, const int8_t *operand, const int32_t *places,
     const struct trainc_stretch *s, int32_t count, int32_t blocks, int32_t words, int32_t *sums)
 {
-    const int32x4_t zero = vdupq_n_s32(0);
+    const int32_t *none = trainc_no_sums;
     const int8_t *const x0 = operand + places[0], *const x1 = operand + places[1];
     const int8_t *const x2 = operand + places[2], *const x3 = operand + places[3];
     const int8_t *const x4 = operand + places[4], *const x5 = operand + places[5];
     const int8_t *const x6 = operand + places[6], *const x7 = operand + places[7];
     uint32x4_t bits = vdupq_n_u32(0);
+    TRAINC_OPAQUE(none);
     for (int32_t panel = 0; panel < panels; panel++) {
         TRAINC_PAIRS(TRAINC_FOUR_SUMS);
         for (const struct trainc_stretch *at = s, *end = s + count; at != end; at++) {
@@ -173,29 +183,46 @@ TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 2)
 #define TRAINC_STEP_OF_LANES(first, halves)   \
     u##first += 16 * (halves);                \
     TRAINC_OPAQUE(u##first)
+/* Of six rows at most, three pairs of rows are there. */
+#define TRAINC_PAIR_OF(l, x, y)                 \
+    l##0 = vmmlaq_s32(l##0, x, y.val[0]);       \
+    l##1 = vmmlaq_s32(l##1, x, y.val[1]);       \
+    l##2 = vmmlaq_s32(l##2, x, y.val[2]);       \
+    if (rows_in_all > 6) {                      \
+        l##3 = vmmlaq_s32(l##3, x, y.val[3]);   \
+    }
+#define TRAINC_STORE_OF(l, first, second)                                          \
+    bits = vorrq_u32(bits, trainc_store_2x2x2(sums + 8 * first, l##0, l##1));      \
+    if (rows_in_all > 6) {                                                         \
+        bits = vorrq_u32(bits, trainc_store_2x2x2(sums + 8 * first + 8, l##2, l##3)); \
+    } else {                                                                       \
+        vst1q_s32(sums + 8 * first + 8, l##2);                                     \
+        bits = vorrq_u32(bits, vreinterpretq_u32_s32(vabsq_s32(l##2)));            \
+    }
+
 /* One, two, and three halves of a block: 16 registers have the sums, 12 the rows at most. */
 #define TRAINC_LANES_OF_ONE(l, first, second)     \
     {                                             \
         const int8x16_t u = vld1q_s8(u##first);   \
         TRAINC_STEP_OF_LANES(first, 1);           \
-        TRAINC_PAIR(l, u, y0);                    \
+        TRAINC_PAIR_OF(l, u, y0);                    \
         TRAINC_BEHIND;                            \
     }
 #define TRAINC_LANES_OF_TWO(l, first, second)         \
     {                                                 \
         const int8x16x2_t u = vld1q_s8_x2(u##first);  \
         TRAINC_STEP_OF_LANES(first, 2);               \
-        TRAINC_PAIR(l, u.val[0], y0);                 \
-        TRAINC_PAIR(l, u.val[1], y1);                 \
+        TRAINC_PAIR_OF(l, u.val[0], y0);                 \
+        TRAINC_PAIR_OF(l, u.val[1], y1);                 \
         TRAINC_BEHIND;                                \
     }
 #define TRAINC_LANES_OF_THREE(l, first, second)       \
     {                                                 \
         const int8x16x3_t u = vld1q_s8_x3(u##first);  \
         TRAINC_STEP_OF_LANES(first, 3);               \
-        TRAINC_PAIR(l, u.val[0], y0);                 \
-        TRAINC_PAIR(l, u.val[1], y1);                 \
-        TRAINC_PAIR(l, u.val[2], y2);                 \
+        TRAINC_PAIR_OF(l, u.val[0], y0);                 \
+        TRAINC_PAIR_OF(l, u.val[1], y1);                 \
+        TRAINC_PAIR_OF(l, u.val[2], y2);                 \
         TRAINC_BEHIND;                                \
     }
 #define TRAINC_ONE_HALF                     \
@@ -222,17 +249,19 @@ TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 2)
 
 /* The same of lanes that lie in pairs (trainc_pixels_in_pairs): an even lane's place is that of itself
  * with the next one, and all that lies together is twice as far apart. A stretch is so many rounds of
- * so many halves of blocks, of which compilers know the number. `eights` times 8 places, one behind the
+ * so many halves of blocks, of which compilers know the number; of six rows in all or
+ * fewer what would be rows 6 and 7 of sums is left as it is. `eights` times 8 places, one behind the
  * other, and so are their sums. */
-TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(const int8_t *rows, int32_t panels,
-    int32_t panel_bytes, const int8_t *operand, const int32_t *places, int32_t eights,
+TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(int32_t rows_in_all, const int8_t *rows,
+    int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places, int32_t eights,
     const struct trainc_stretch *s, int32_t count, int32_t rounds, int32_t halves, int32_t *sums)
 {
     /* Three at a time where that leaves none alone, for each load of rows and of lanes counts. */
     const int32_t twos = halves % 3 == 0 || halves == 1 ? 0 : halves % 3 == 2 ? 1 : 2;
     const int32_t threes = (halves - 2 * twos) / 3;
-    const int32x4_t zero = vdupq_n_s32(0);
+    const int32_t *none = trainc_no_sums;
     uint32x4_t bits = vdupq_n_u32(0);
+    TRAINC_OPAQUE(none);
     for (; eights > 0; eights--) {
         const int8_t *x0 = operand + places[0], *x2 = operand + places[2];
         const int8_t *x4 = operand + places[4], *x6 = operand + places[6];
@@ -275,7 +304,7 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(const int8_t *rows, int32_t
                     }
                 } while (--round != 0);
             }
-            TRAINC_PAIRS(TRAINC_STORE_FOUR);
+            TRAINC_PAIRS(TRAINC_STORE_OF);
             row += panel_bytes;
             sums += 64;
         }
@@ -283,25 +312,29 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(const int8_t *rows, int32_t
     return bits;
 }
 
-/* The function for stretches of so many halves, and that for several rounds of these. */
-#define TRAINC_PAIRS_OF(halves)                                                                   \
-    TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_pairs_once##halves##_i8mm(const int8_t *rows,     \
+/* The functions for stretches of so many halves, and those for several rounds of these; of panels of 8 rows,
+ * and of six rows at most. */
+#define TRAINC_PAIRS_OF_ROWS(kind, rows_in_all, halves)                                           \
+    TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_##kind##_once##halves##_i8mm(const int8_t *rows,  \
         int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places,        \
         int32_t eights, const struct trainc_stretch *s, int32_t count, int32_t rounds,            \
         int32_t *sums)                                                                            \
     {                                                                                             \
         (void)rounds;                                                                             \
-        return trainc_pairs_i8mm(rows, panels, panel_bytes, operand, places, eights, s, count, 1, \
-            halves, sums);                                                                        \
+        return trainc_pairs_i8mm(rows_in_all, rows, panels, panel_bytes, operand, places, eights, \
+            s, count, 1, halves, sums);                                                           \
     }                                                                                             \
-    TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_pairs_rounds##halves##_i8mm(const int8_t *rows,   \
-        int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places,        \
-        int32_t eights, const struct trainc_stretch *s, int32_t count, int32_t rounds,            \
-        int32_t *sums)                                                                            \
+    TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_##kind##_rounds##halves##_i8mm(                   \
+        const int8_t *rows, int32_t panels, int32_t panel_bytes, const int8_t *operand,           \
+        const int32_t *places, int32_t eights, const struct trainc_stretch *s, int32_t count,     \
+        int32_t rounds, int32_t *sums)                                                            \
     {                                                                                             \
-        return trainc_pairs_i8mm(rows, panels, panel_bytes, operand, places, eights, s, count,    \
-            rounds, halves, sums);                                                                \
+        return trainc_pairs_i8mm(rows_in_all, rows, panels, panel_bytes, operand, places, eights, \
+            s, count, rounds, halves, sums);                                                      \
     }
+#define TRAINC_PAIRS_OF(halves)              \
+    TRAINC_PAIRS_OF_ROWS(pairs, 8, halves)   \
+    TRAINC_PAIRS_OF_ROWS(six, 6, halves)
 
 TRAINC_PAIRS_OF(1)
 TRAINC_PAIRS_OF(2)
@@ -317,6 +350,9 @@ TRAINC_PAIRS_OF(11)
 TRAINC_PAIRS_OF(12)
 
 #undef TRAINC_PAIRS_OF
+#undef TRAINC_PAIRS_OF_ROWS
+#undef TRAINC_PAIR_OF
+#undef TRAINC_STORE_OF
 #undef TRAINC_HALF_OF_ROWS
 #undef TRAINC_STEP_OF_LANES
 #undef TRAINC_LANES_OF_ONE

@@ -107,13 +107,91 @@ TRAINC_PART void trainc_put_backwards(const int8_t *tile, int8_t *to)
     }
 }
 
+/* As trainc_transpose16, in line where it is repeated. */
+TRAINC_PART void trainc_transposed(const int8_t *src, ptrdiff_t src_stride, int8_t *dst)
+{
+    int32_t half[64];
+    const ptrdiff_t two = 2 * src_stride, three = 3 * src_stride;
+    for (int32_t i = 0; i < 4; i++) {
+        const int8x16x4_t v = {{vld1q_s8(src), vld1q_s8(src + src_stride), vld1q_s8(src + two),
+            vld1q_s8(src + three)}};
+        vst4q_s8((int8_t *)half + 64 * i, v);
+        src += 4 * src_stride;
+        TRAINC_OPAQUE(src);
+    }
+    for (int32_t j = 0; j < 16; j += 4) {
+        const int32x4x4_t v = {{vld1q_s32(half + j), vld1q_s32(half + 16 + j),
+            vld1q_s32(half + 32 + j), vld1q_s32(half + 48 + j)}};
+        vst4q_s32((int32_t *)(void *)(dst + 16 * j), v);
+    }
+}
+
+/* Stores 16 pixels of 16 channels so far apart. */
+TRAINC_PART void trainc_put_apart(const int8_t *tile, int8_t *to, ptrdiff_t apart)
+{
+    const ptrdiff_t two = 2 * apart, three = 3 * apart;
+    for (int32_t i = 0; i < 16; i += 4) {
+        const int8x16_t a = vld1q_s8(tile + 16 * i), b = vld1q_s8(tile + 16 * i + 16);
+        const int8x16_t c = vld1q_s8(tile + 16 * i + 32), d = vld1q_s8(tile + 16 * i + 48);
+        vst1q_s8(to, a);
+        vst1q_s8(to + apart, b);
+        vst1q_s8(to + two, c);
+        vst1q_s8(to + three, d);
+        to += 4 * apart;
+        TRAINC_OPAQUE(to);
+    }
+}
+
+/* trainc_pixels_at of whole tiles of 16 pixels and 16 channels, all of them in one row: pixels are so far
+ * apart, below zero where columns are mirrored. */
+TRAINC_SINGLE void trainc_pixels_of_rows(const int8_t *src, int32_t channels, int32_t plane,
+    const int32_t *places, int32_t apart, int8_t *dst)
+{
+    int8_t tile[256];
+    for (int32_t p = 0; p < plane; p += 16) {
+        const int8_t *at = src + p;
+        int8_t *to = dst + places[p];
+        for (int32_t c = 0; c < channels; c += 16) {
+            if (apart == 16) {
+                trainc_transposed(at, plane, to);
+            } else {
+                trainc_transposed(at, plane, tile);
+                if (apart == -16) {
+                    trainc_put_backwards(tile, to - 240);
+                } else {
+                    trainc_put_apart(tile, to, apart);
+                }
+            }
+            at += 16 * plane;
+            to += 16;
+        }
+    }
+}
+
+/* Whether 16 pixels from each multiple of 16 on are as far apart as the first two. */
+TRAINC_PART int32_t trainc_rows_of_tiles(const int32_t *places, int32_t plane)
+{
+    const int32_t apart = places[1] - places[0];
+    for (int32_t p = 0; p < plane; p += 16) {
+        if (places[p + 15] - places[p] != 15 * apart) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* Channels come last: dst[places[p] + c] = src[c][p] of an image's planes. Behind the last channel
  * of a pixel up to 15 bytes become zero before the next pixels are written: places rise with p, or
  * fall where columns are mirrored and pixels are written from the last to the first. */
-TRAINC_SHARED void trainc_pixels_at(const int8_t *src, int32_t channels, int32_t plane,
+TRAINC_SINGLE void trainc_pixels_at(const int8_t *src, int32_t channels, int32_t plane,
     const int32_t *places, int32_t mirrored, int8_t *dst)
 {
     int8_t from[256], tile[256];
+    if (channels % 16 == 0 && plane % 16 == 0 && trainc_rows_of_tiles(places, plane)) {
+        /* No pixel has zeros behind it, so that their order is free. */
+        trainc_pixels_of_rows(src, channels, plane, places, places[1] - places[0], dst);
+        return;
+    }
     trainc_zero(from, 256);
     const int32_t pixels = trainc_minimum32(plane, 16);
     for (int32_t first = 0; first < plane; first += 16) {
@@ -303,8 +381,25 @@ struct trainc_border {
     int32_t rows, columns;
 };
 
+/* Rows of 4, 8, 16, or 32 neighbours, in line: compilers grant a model only so many copies of a function
+ * for its arguments' values. */
+#define TRAINC_COPY(count, MOVE)                                                            \
+    TRAINC_PART void trainc_copy_rows##count(const int8_t *x, int32_t x_step, int8_t *y,    \
+        int32_t y_step, int32_t rows)                                                       \
+    {                                                                                       \
+        for (; rows > 0; rows--, x += x_step, y += y_step) {                                \
+            MOVE                                                                            \
+        }                                                                                   \
+    }
+TRAINC_COPY(4, __builtin_memcpy(y, x, 4);)
+TRAINC_COPY(8, vst1_s8(y, vld1_s8(x));)
+TRAINC_COPY(16, vst1q_s8(y, vld1q_s8(x));)
+TRAINC_COPY(32, const int8x16_t low = vld1q_s8(x); const int8x16_t high = vld1q_s8(x + 16);
+    vst1q_s8(y, low); vst1q_s8(y + 16, high);)
+#undef TRAINC_COPY
+
 /* Rows of so many neighbours, by the longest moves that fit; the last move overlaps the one before. */
-TRAINC_SHARED void trainc_copy_rows(const int8_t *x, int32_t x_step, int8_t *y, int32_t y_step,
+TRAINC_SHARED void trainc_copy_some_rows(const int8_t *x, int32_t x_step, int8_t *y, int32_t y_step,
     int32_t rows, int32_t count)
 {
     if (count == 32) {
@@ -343,6 +438,28 @@ TRAINC_SHARED void trainc_copy_rows(const int8_t *x, int32_t x_step, int8_t *y, 
                 y[i] = x[i];
             }
         }
+    }
+}
+
+/* The same, where the number is known when a model is compiled. */
+TRAINC_PART void trainc_copy_rows(const int8_t *x, int32_t x_step, int8_t *y, int32_t y_step,
+    int32_t rows, int32_t count)
+{
+    switch (count) {
+    case 4:
+        trainc_copy_rows4(x, x_step, y, y_step, rows);
+        return;
+    case 8:
+        trainc_copy_rows8(x, x_step, y, y_step, rows);
+        return;
+    case 16:
+        trainc_copy_rows16(x, x_step, y, y_step, rows);
+        return;
+    case 32:
+        trainc_copy_rows32(x, x_step, y, y_step, rows);
+        return;
+    default:
+        trainc_copy_some_rows(x, x_step, y, y_step, rows, count);
     }
 }
 
