@@ -21,6 +21,9 @@ const IN_PLACE: (&str, &str) =
     ("trainc_neon_in_place.h", include_str!("../support/trainc_neon_in_place.h"));
 const MATRIX: (&str, &str) =
     ("trainc_neon_matrix.h", include_str!("../support/trainc_neon_matrix.h"));
+const MATRIX_I8MM: (&str, &str) =
+    ("trainc_neon_matrix_i8mm.h", include_str!("../support/trainc_neon_matrix_i8mm.h"));
+const POOL: (&str, &str) = ("trainc_neon_pool.h", include_str!("../support/trainc_neon_pool.h"));
 const NORMALIZATION: (&str, &str) =
     ("trainc_neon_normalization.h", include_str!("../support/trainc_neon_normalization.h"));
 const DEPTHWISE: (&str, &str) =
@@ -71,6 +74,7 @@ impl Level {
             ("trainc_neon_bits.h", include_str!("../support/trainc_neon_bits.h")),
             ("trainc_neon_outer.h", include_str!("../support/trainc_neon_outer.h")),
             NORMALIZATION,
+            POOL,
             ("trainc_neon_sum.h", include_str!("../support/trainc_neon_sum.h")),
         ];
         headers.extend(match self {
@@ -78,7 +82,17 @@ impl Level {
             Level::Baseline => vec![BASELINE, FLOAT],
             Level::Dotprod => vec![IN_PLACE, DOTPROD, SHIFTED, MATRIX, DEPTHWISE, FLOAT],
             Level::I8mm => {
-                vec![IN_PLACE, DOTPROD, I8MM, OUTER_I8MM, SHIFTED, MATRIX, DEPTHWISE, FLOAT]
+                vec![
+                    IN_PLACE,
+                    DOTPROD,
+                    I8MM,
+                    OUTER_I8MM,
+                    SHIFTED,
+                    MATRIX,
+                    MATRIX_I8MM,
+                    DEPTHWISE,
+                    FLOAT,
+                ]
             }
             Level::Dispatch => vec![IN_PLACE, BASELINE, DOTPROD, I8MM, DISPATCH, FLOAT],
         });

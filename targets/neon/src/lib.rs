@@ -9,6 +9,7 @@ mod level;
 pub mod loops;
 mod lowering;
 mod normalization;
+mod pool;
 mod products;
 mod sum;
 mod target;

@@ -5,7 +5,7 @@ use trainc_c::text::Text;
 use trainc_c::{CKernel, Emitted};
 use trainc_ir::Op;
 use trainc_ir::implementation::{Cost, Implementation, Signature};
-use trainc_ir::loops::LoopKernel;
+use trainc_ir::loops::{LoopKernel, Stmt};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops;
 use trainc_ir::program::Kernel;
@@ -18,9 +18,13 @@ use crate::products::parts::{Parts, given, own};
 /// Instructions of a table, and of 16 results by it.
 const TABLE: u64 = 540;
 const LOOKUP: u64 = 12;
-/// Instructions of 32 results that random bits round; of those around, and of a call.
-const DITHERED: u64 = 76;
-const DITHER: u64 = 500;
+/// Instructions of 64 results that random bits round; of those around, and of a call.
+const DITHERED: u64 = 132;
+const DITHER: u64 = 700;
+/// Instructions of 32 sums of an error, of a plane, and of a channel.
+const ERRORS: u64 = 59;
+const ERROR_PLANE: u64 = 12;
+const ERROR_CHANNEL: u64 = 30;
 
 /// A normalization, or its error.
 #[derive(Debug)]
@@ -37,8 +41,8 @@ pub(crate) struct Normalization {
 enum Way {
     /// By tables of `[batch, channels, space]`, with the least result.
     Tables { batch: usize, channels: usize, space: usize, low: i32 },
-    /// By the hashes of so many elements' places.
-    Dithered { count: usize },
+    /// By the hashes of elements' places; the sums, of `[batch, channels, space]`, are made by a function, too.
+    Dithered { batch: usize, channels: usize, space: usize },
 }
 
 impl Normalization {
@@ -58,20 +62,28 @@ impl Normalization {
                 Way::Tables { batch, channels, space, low: rounding.low.into() }
             }
             [Op::IntegerBatchNormError(_), Op::RequantizeStochastic(_)] => {
-                Way::Dithered { count: inputs[0].count() }
+                Way::Dithered { batch, channels, space }
             }
             _ => return None,
         };
         if space < 16 || inputs[0].count() >= 1 << 30 {
             return None;
         }
-        let kernel = ops::lower_unrounded(op, inputs, outputs)?;
+        let mut kernel = ops::lower_unrounded(op, inputs, outputs)?;
+        if matches!(rounding, Way::Dithered { .. }) {
+            kernel = without_sums(kernel)?;
+        }
         let rounded = match rounding {
             Way::Tables { .. } => {
                 let lookups = batch as u64 * (8 + LOOKUP * (space as u64).div_ceil(16));
                 channels as u64 * (TABLE + lookups)
             }
-            Way::Dithered { count } => DITHER + DITHERED * (count as u64).div_ceil(32),
+            Way::Dithered { .. } => {
+                let plane = ERROR_PLANE + (ERRORS * space as u64).div_ceil(32);
+                let sums = channels as u64 * (ERROR_CHANNEL + batch as u64 * plane);
+                let count = inputs[0].count() as u64;
+                sums + DITHER + DITHERED * count.div_ceil(64)
+            }
         };
         let cycles = loops::cycles(level, &kernel) + rounded;
         let all = loops::cycles(level, &loops::lower(op, inputs, outputs));
@@ -81,7 +93,17 @@ impl Normalization {
     /// Prints the rounding.
     fn body(&self, parts: &mut Parts<'_>, out: &mut Text) {
         match self.rounding {
-            Way::Dithered { count } => {
+            Way::Dithered { batch, channels, space } => {
+                out.line("uint32x4_t all_bits = vdupq_n_u32(0);");
+                out.open(format!("for (int32_t c = 0; c < {channels}; c++) {{"));
+                out.long(format!(
+                    "all_bits = vorrq_u32(all_bits, trainc_error_sums(x0 + c * {space}, x1 + c * {space}, {batch}, {space}, {}, codes1[c], codes0[c], added[c], sums + c * {space}));",
+                    channels * space
+                ));
+                out.close();
+                out.line("rounding[0] = trainc_error_shift(all_bits);");
+                out.line("y0_exponent[0] = trainc_add32(y0_exponent[0], rounding[0]);");
+                let count = batch * channels * space;
                 out.line(format!("trainc_dithered(sums, {count}, rounding, y0);"));
             }
             Way::Tables { batch, channels, space, low } => {
@@ -103,6 +125,22 @@ impl Normalization {
             }
         }
     }
+}
+
+/// A kernel without the loops that make `sums`, whose shift then is 0: what a function makes of them is added behind. `None` if there are no
+/// such loops.
+fn without_sums(mut kernel: LoopKernel) -> Option<LoopKernel> {
+    fn stores(statement: &Stmt, buffer: usize) -> bool {
+        match statement {
+            Stmt::Store(to, ..) => to.0 as usize == buffer,
+            Stmt::For { body, .. } => body.iter().any(|s| stores(s, buffer)),
+            _ => false,
+        }
+    }
+    let sums = kernel.buffers.iter().position(|b| b.name == "sums")?;
+    let at = kernel.body.iter().position(|s| stores(s, sums))?;
+    kernel.body.remove(at);
+    Some(kernel)
 }
 
 impl Implementation for Normalization {

@@ -14,6 +14,7 @@ use crate::depthwise::Depthwise;
 use crate::level::Level;
 use crate::loops::Loops;
 use crate::normalization::Normalization;
+use crate::pool::Pool;
 use crate::products::{DepthwiseProduct, FloatProduct, Product};
 use crate::sum::AlignedSum;
 
@@ -132,6 +133,9 @@ impl Target for NeonTarget {
         let sum = AlignedSum::of(self.level, signature).map(Ok);
         if let Some(sum) = ways.ask(AlignedSum::NAME, sum) {
             return trainc_c::take(ways, sum);
+        }
+        if let Some(pool) = ways.ask(Pool::NAME, Pool::of(signature).map(Ok)) {
+            return trainc_c::take(ways, pool);
         }
         trainc_c::take(ways, Loops::of(self.level, signature))
     }

@@ -21,7 +21,7 @@ pub(super) struct Machine<'k> {
 pub(super) fn counts(level: Level, plan: &VectorLoop) -> Vec<usize> {
     let most = if level == Level::Armv7 { 256 } else { 512 };
     let all: &[usize] = match plan.element_bits {
-        8 => &[32, 16, 8],
+        8 => &[64, 32, 16, 8],
         16 => &[16, 8],
         _ => &[8, 4],
     };

@@ -49,12 +49,28 @@ impl Round<'_, '_, '_> {
         let parts = part_count(bits, self.count);
         let each = self.count / parts;
         let (quad, suffix) = (quad(bits, self.count), suffix(kind, bits));
-        let at = |n: usize| index.constant.wrapping_add((n * each) as i64);
-        let load = |n| format!("vld1{quad}_{suffix}({})", self.element(buffer, &index, at(n)));
-        let lanes = Lanes::new(kind, bits, self.count, (0..parts).map(load).collect());
-        let lanes = self.bind(&name, &lanes);
+        let lanes = if self.loads_several(parts) {
+            // One instruction, which also steps to the next rounds.
+            let name = self.scope.fresh(&name);
+            let ty = vector_type(kind, bits, self.count).replace("_t", &format!("x{parts}_t"));
+            let place = self.element(buffer, &index, index.constant);
+            let load = format!("const {ty} {name} = vld1q_{suffix}_x{parts}({place});");
+            self.lines.push(Line::Code(load));
+            let values = (0..parts).map(|n| format!("{name}.val[{n}]")).collect();
+            Lanes::new(kind, bits, self.count, values)
+        } else {
+            let at = |n: usize| index.constant.wrapping_add((n * each) as i64);
+            let load = |n| format!("vld1{quad}_{suffix}({})", self.element(buffer, &index, at(n)));
+            let lanes = Lanes::new(kind, bits, self.count, (0..parts).map(load).collect());
+            self.bind(&name, &lanes)
+        };
         self.loaded.push((buffer, index, lanes.clone()));
         lanes
+    }
+
+    /// Whether so many registers that lie together are loaded and stored by one instruction.
+    fn loads_several(&self, parts: usize) -> bool {
+        !self.is_armv7() && matches!(parts, 2 | 4)
     }
 
     /// Loads every other element, and those between, which another load of the loop may ask for.
@@ -107,7 +123,16 @@ impl Round<'_, '_, '_> {
             return self.store_pair(WaitingStore { access, lanes });
         }
         let name = lanes.intrinsic("vst1");
-        let each = self.count / lanes.parts.len();
+        let parts = lanes.parts.len();
+        if self.loads_several(parts) {
+            let ty = lanes.ty().replace("_t", &format!("x{parts}_t"));
+            let all = self.scope.fresh("all");
+            let values = lanes.parts.join(", ");
+            let place = self.element(buffer, &index, index.constant);
+            self.lines.push(Line::Code(format!("const {ty} {all} = {{{{{values}}}}};")));
+            return self.lines.push(Line::Code(format!("{name}_x{parts}({place}, {all});")));
+        }
+        let each = self.count / parts;
         for (n, part) in lanes.parts.iter().enumerate() {
             let place = self.element(buffer, &index, index.constant + (n * each) as i64);
             self.lines.push(Line::Code(format!("{name}({place}, {part});")));

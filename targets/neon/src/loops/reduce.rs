@@ -60,9 +60,10 @@ impl Round<'_, '_, '_> {
     /// Adds products of signed bytes to sums of four rounds each.
     fn accumulate_dots(&mut self, at: usize, a: &Expr, b: &Expr) {
         let (a, b) = (self.value(a, 8), self.value(b, 8));
-        let sums = self.sums(at, (Kind::Signed, 32), self.count / 4);
+        // Two registers of sums, which have to be added up behind the loop.
+        let sums = self.sums(at, (Kind::Signed, 32), (self.count / 4).min(8));
         let name = sums.intrinsic("vdot");
-        for (sum, (a, b)) in sums.parts.iter().zip(a.parts.iter().zip(&b.parts)) {
+        for (sum, (a, b)) in sums.parts.iter().cycle().zip(a.parts.iter().zip(&b.parts)) {
             self.lines.push(Line::Code(format!("{sum} = {name}({sum}, {a}, {b});")));
         }
     }

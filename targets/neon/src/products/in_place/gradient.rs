@@ -217,7 +217,7 @@ impl<'a> GradientInPlace<'a> {
             out.long(format!("const int32_t *const from = places + {};", self.first_lane()));
             out.long(format!(
                 "bits = vorrq_u32(bits, {}(rows, {row_panels}, {}, operand, from, {}, sums + panel * {}));",
-                self.level.function(&self.stretches.tiles()),
+                self.level.function(&self.stretches.tiles(8)),
                 layout.rows_bytes,
                 self.stretches.arguments("stretches"),
                 64 * row_panels

@@ -94,14 +94,15 @@ impl Stretches {
         best.unwrap_or(of(1))
     }
 
-    /// The tile kernel's name.
-    fn tiles(&self) -> String {
+    /// The name of the tile kernel for so many rows.
+    fn tiles(&self, rows: usize) -> String {
         if !self.paired {
             return format!("tiles_words{}", self.bytes % 16 / 4);
         }
+        let kind = if rows <= SIX { "six" } else { "pairs" };
         match self.rounds() {
-            Rounds { halves, rounds: 1 } => format!("pairs_once{halves}"),
-            Rounds { halves, .. } => format!("pairs_rounds{halves}"),
+            Rounds { halves, rounds: 1 } => format!("{kind}_once{halves}"),
+            Rounds { halves, .. } => format!("{kind}_rounds{halves}"),
         }
     }
 
@@ -149,6 +150,9 @@ impl Stretches {
         format!("{table} + {first}, {count}, {}", self.parts())
     }
 }
+
+/// Most rows of which three pairs, not four, are multiplied by lanes in pairs.
+const SIX: usize = 6;
 
 /// The most halves of blocks that a tile kernel of lanes in pairs multiplies without a loop.
 const MOST_HALVES: usize = 12;

@@ -766,7 +766,7 @@ impl<'a> WindowsInPlace<'a> {
             };
             out.long(format!(
                 "bits = vorrq_u32(bits, {}({}{at_rows}, {some}, {}, {image}, {} + {place}, {eights}{}, {to}));",
-                self.level.function(&reading.stretches.tiles()),
+                self.level.function(&reading.stretches.tiles(self.outer)),
                 at("weights", reading.rows),
                 layout.rows_bytes,
                 at("lanes", lanes),

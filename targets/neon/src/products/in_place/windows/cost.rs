@@ -3,7 +3,7 @@
 
 use trainc_ir::product::Pass;
 
-use super::super::{CALL, TILE, TILES, TILES_BEHIND, places, zeros};
+use super::super::{CALL, SIX, TILE, TILES, TILES_BEHIND, places, zeros};
 use super::{Reading, WindowsInPlace};
 use crate::level::Level;
 
@@ -40,6 +40,8 @@ impl WindowsInPlace<'_> {
         let tiles = if self.together(reading) { TILES_BEHIND } else { TILES };
         let around = self.row_panels() * TILE + store + calls * tiles;
         let row = reading.stretches.row_instructions(self.level);
+        // Of few rows three `smmla` in the place of four.
+        let row = if self.apart.is_some() && self.outer <= SIX { row * 13 / 16 } else { row };
         let [rows, asks] = match self.met(reading) {
             Some(met) => met.rows_and_instructions(&reading.phase.windows),
             None => [reading.panels() * reading.stretches.outer.count, 0],
