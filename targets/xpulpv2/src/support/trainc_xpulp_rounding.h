@@ -414,14 +414,18 @@ static inline void trainc_xpulp_row_pseudo_stochastic(const int32_t *from, int8_
 }
 #endif
 
-/* Whether rows that a core takes are one, for nothing fills them up; short code has no such loops. */
-static inline int32_t trainc_xpulp_is_one_row(const struct trainc_xpulp_results *work)
+/* How many rows go in one, of so many that a core takes: all where nothing fills them up and one core
+ * has them, for others share rows that are long; short code has no such rows. */
+static inline int32_t trainc_xpulp_rows_in_one(const struct trainc_xpulp_results *work, int32_t rows)
 {
 #if defined(__OPTIMIZE_SIZE__)
     (void)work;
-    return 0;
+    (void)rows;
+    return 1;
 #else
-    return work->rows == work->all_rows && work->lanes == work->all_lanes;
+    return work->rows == work->all_rows && work->lanes == work->all_lanes
+        ? TRAINC_DIVIDED(1, rows)
+        : 1;
 #endif
 }
 
@@ -429,28 +433,20 @@ static inline int32_t trainc_xpulp_is_one_row(const struct trainc_xpulp_results 
 static inline void trainc_xpulp_store_half_away(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_results *const work = (const struct trainc_xpulp_results *)context;
-    if (trainc_xpulp_is_one_row(work)) {
-        trainc_xpulp_row_half_away(work->sums + begin * work->lanes,
-            (int8_t *)work->y + begin * work->lanes, (end - begin) * work->lanes, &work->rounding);
-        return;
-    }
-    for (int32_t n = begin; n < end; n++) {
+    const int32_t step = trainc_xpulp_rows_in_one(work, end - begin);
+    for (int32_t n = begin; n < end; n += step) {
         trainc_xpulp_row_half_away(trainc_xpulp_result_row(work, n),
-            (int8_t *)work->y + n * work->lanes, work->lanes, &work->rounding);
+            (int8_t *)work->y + n * work->lanes, step * work->lanes, &work->rounding);
     }
 }
 
 static inline void trainc_xpulp_store_pseudo_stochastic(void *context, int32_t begin, int32_t end)
 {
     const struct trainc_xpulp_results *const work = (const struct trainc_xpulp_results *)context;
-    if (trainc_xpulp_is_one_row(work)) {
-        trainc_xpulp_row_pseudo_stochastic(work->sums + begin * work->lanes,
-            (int8_t *)work->y + begin * work->lanes, (end - begin) * work->lanes, &work->rounding);
-        return;
-    }
-    for (int32_t n = begin; n < end; n++) {
+    const int32_t step = trainc_xpulp_rows_in_one(work, end - begin);
+    for (int32_t n = begin; n < end; n += step) {
         trainc_xpulp_row_pseudo_stochastic(trainc_xpulp_result_row(work, n),
-            (int8_t *)work->y + n * work->lanes, work->lanes, &work->rounding);
+            (int8_t *)work->y + n * work->lanes, step * work->lanes, &work->rounding);
     }
 }
 
