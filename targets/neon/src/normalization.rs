@@ -5,7 +5,7 @@ use trainc_c::text::Text;
 use trainc_c::{CKernel, Emitted};
 use trainc_ir::Op;
 use trainc_ir::implementation::{Cost, Implementation, Signature};
-use trainc_ir::loops::{LoopKernel, Stmt};
+use trainc_ir::loops::{LoopKernel, Role, Stmt};
 use trainc_ir::numeric::Rounding;
 use trainc_ir::ops;
 use trainc_ir::program::Kernel;
@@ -90,10 +90,22 @@ impl Normalization {
         (cycles < all).then_some(Normalization { level, kernel, rounding, cycles })
     }
 
+    /// Where sums lie in the working memory.
+    fn sums(&self) -> usize {
+        let mut scratch = self.kernel.buffers.iter().filter(|b| b.role == Role::Scratch);
+        let at = scratch.position(|b| b.name == "sums").unwrap_or(0);
+        loop_scratch(&self.kernel).0.get(at).copied().unwrap_or(0)
+    }
+
     /// Prints the rounding.
     fn body(&self, parts: &mut Parts<'_>, out: &mut Text) {
         match self.rounding {
             Way::Dithered { batch, channels, space } => {
+                let at = match self.sums() {
+                    0 => "scratch".to_string(),
+                    offset => format!("(scratch + {offset})"),
+                };
+                out.line(format!("int32_t *const sums = (int32_t *)(void *){at};"));
                 out.line("uint32x4_t all_bits = vdupq_n_u32(0);");
                 out.open(format!("for (int32_t c = 0; c < {channels}; c++) {{"));
                 out.long(format!(

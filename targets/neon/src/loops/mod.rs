@@ -100,7 +100,7 @@ pub(crate) fn cycles(level: Level, kernel: &LoopKernel) -> u64 {
 
 /// What is left of an estimate where up to four registers a value share what a round takes beside the operations. Counted, LeNet-5's loops
 /// lie on both sides: between half of an estimate and three times it.
-const SEVERAL: [u64; 2] = [15, 16];
+const SEVERAL: [u64; 2] = [14, 16];
 
 /// Whether an operation's result may take the place of one of its operands.
 pub fn in_place(op: &Op, operands: usize) -> bool {
