@@ -46,8 +46,8 @@ impl Pool {
         let &[images, channels, height, width] = x.shape.dims() else { return None };
         let fits = plain == ([2, 2], [2, 2], [0; 4], [1, 1])
             && (x.element, x.scale) == (Element::I8, Scale::Exponent)
-            && height % 2 == 0
-            && width % 2 == 0
+            && height.is_multiple_of(2)
+            && width.is_multiple_of(2)
             && (2..2 * COLUMNS).contains(&width);
         let pairs = images * channels * height / 2;
         let counts = (LEAST..1 << 24).contains(&pairs);

@@ -23,7 +23,8 @@ pub(crate) fn divided(parts: usize, whole: usize) -> String {
 /// and of an element.
 pub(crate) fn even_parts(count: usize, least: usize, [part, element]: [usize; 2]) -> Option<usize> {
     let slowest = |parts: usize| parts.div_ceil(CORES) * (part + count / parts * element);
-    let even = (1..=16 * CORES).filter(|&parts| count % parts == 0 && count / parts >= least);
+    let even =
+        (1..=16 * CORES).filter(|&parts| count.is_multiple_of(parts) && count / parts >= least);
     even.min_by_key(|&parts| slowest(parts))
 }
 
