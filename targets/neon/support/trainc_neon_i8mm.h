@@ -184,46 +184,46 @@ TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 2)
     u##first += 16 * (halves);                \
     TRAINC_OPAQUE(u##first)
 /* Of six rows at most, three pairs of rows are there. */
-#define TRAINC_PAIR_OF(l, x, y)                 \
-    l##0 = vmmlaq_s32(l##0, x, y.val[0]);       \
-    l##1 = vmmlaq_s32(l##1, x, y.val[1]);       \
-    l##2 = vmmlaq_s32(l##2, x, y.val[2]);       \
-    if (rows_in_all > 6) {                      \
-        l##3 = vmmlaq_s32(l##3, x, y.val[3]);   \
+#define TRAINC_PAIR_OF(l, x, y)               \
+    l##0 = vmmlaq_s32(l##0, x, y.val[0]);     \
+    l##1 = vmmlaq_s32(l##1, x, y.val[1]);     \
+    l##2 = vmmlaq_s32(l##2, x, y.val[2]);     \
+    if (rows_in_all > 6) {                    \
+        l##3 = vmmlaq_s32(l##3, x, y.val[3]); \
     }
-#define TRAINC_STORE_OF(l, first, second)                                          \
-    bits = vorrq_u32(bits, trainc_store_2x2x2(sums + 8 * first, l##0, l##1));      \
-    if (rows_in_all > 6) {                                                         \
+#define TRAINC_STORE_OF(l, first, second)                                             \
+    bits = vorrq_u32(bits, trainc_store_2x2x2(sums + 8 * first, l##0, l##1));         \
+    if (rows_in_all > 6) {                                                            \
         bits = vorrq_u32(bits, trainc_store_2x2x2(sums + 8 * first + 8, l##2, l##3)); \
-    } else {                                                                       \
-        vst1q_s32(sums + 8 * first + 8, l##2);                                     \
-        bits = vorrq_u32(bits, vreinterpretq_u32_s32(vabsq_s32(l##2)));            \
+    } else {                                                                          \
+        vst1q_s32(sums + 8 * first + 8, l##2);                                        \
+        bits = vorrq_u32(bits, vreinterpretq_u32_s32(vabsq_s32(l##2)));               \
     }
 
 /* One, two, and three halves of a block: 16 registers have the sums, 12 the rows at most. */
-#define TRAINC_LANES_OF_ONE(l, first, second)     \
-    {                                             \
-        const int8x16_t u = vld1q_s8(u##first);   \
-        TRAINC_STEP_OF_LANES(first, 1);           \
-        TRAINC_PAIR_OF(l, u, y0);                    \
-        TRAINC_BEHIND;                            \
+#define TRAINC_LANES_OF_ONE(l, first, second)   \
+    {                                           \
+        const int8x16_t u = vld1q_s8(u##first); \
+        TRAINC_STEP_OF_LANES(first, 1);         \
+        TRAINC_PAIR_OF(l, u, y0);               \
+        TRAINC_BEHIND;                          \
     }
-#define TRAINC_LANES_OF_TWO(l, first, second)         \
-    {                                                 \
-        const int8x16x2_t u = vld1q_s8_x2(u##first);  \
-        TRAINC_STEP_OF_LANES(first, 2);               \
-        TRAINC_PAIR_OF(l, u.val[0], y0);                 \
-        TRAINC_PAIR_OF(l, u.val[1], y1);                 \
-        TRAINC_BEHIND;                                \
+#define TRAINC_LANES_OF_TWO(l, first, second)        \
+    {                                                \
+        const int8x16x2_t u = vld1q_s8_x2(u##first); \
+        TRAINC_STEP_OF_LANES(first, 2);              \
+        TRAINC_PAIR_OF(l, u.val[0], y0);             \
+        TRAINC_PAIR_OF(l, u.val[1], y1);             \
+        TRAINC_BEHIND;                               \
     }
-#define TRAINC_LANES_OF_THREE(l, first, second)       \
-    {                                                 \
-        const int8x16x3_t u = vld1q_s8_x3(u##first);  \
-        TRAINC_STEP_OF_LANES(first, 3);               \
-        TRAINC_PAIR_OF(l, u.val[0], y0);                 \
-        TRAINC_PAIR_OF(l, u.val[1], y1);                 \
-        TRAINC_PAIR_OF(l, u.val[2], y2);                 \
-        TRAINC_BEHIND;                                \
+#define TRAINC_LANES_OF_THREE(l, first, second)      \
+    {                                                \
+        const int8x16x3_t u = vld1q_s8_x3(u##first); \
+        TRAINC_STEP_OF_LANES(first, 3);              \
+        TRAINC_PAIR_OF(l, u.val[0], y0);             \
+        TRAINC_PAIR_OF(l, u.val[1], y1);             \
+        TRAINC_PAIR_OF(l, u.val[2], y2);             \
+        TRAINC_BEHIND;                               \
     }
 #define TRAINC_ONE_HALF                     \
     {                                       \
@@ -249,9 +249,9 @@ TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 2)
 
 /* The same of lanes that lie in pairs (trainc_pixels_in_pairs): an even lane's place is that of itself
  * with the next one, and all that lies together is twice as far apart. A stretch is so many rounds of
- * so many halves of blocks, of which compilers know the number; of six rows in all or
- * fewer what would be rows 6 and 7 of sums is left as it is. `eights` times 8 places, one behind the
- * other, and so are their sums. */
+ * so many halves of blocks, of which compilers know the number; of six rows in all or fewer what would be
+ * rows 6 and 7 of sums is left as it is. `eights` times 8 places, one behind the other, and so are their
+ * sums. */
 TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(int32_t rows_in_all, const int8_t *rows,
     int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places, int32_t eights,
     const struct trainc_stretch *s, int32_t count, int32_t rounds, int32_t halves, int32_t *sums)

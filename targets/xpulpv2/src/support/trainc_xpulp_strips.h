@@ -148,8 +148,8 @@ struct trainc_xpulp_strips {
 };
 
 /* Fills the strip of an image's line, in which columns outside of the operand hold zeros already. */
-static TRAINC_XPULP_INLINE void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *work, int32_t image,
-    int32_t line, int8_t *strip)
+static TRAINC_XPULP_INLINE void trainc_xpulp_fill_strip(const struct trainc_xpulp_strips *work,
+    int32_t image, int32_t line, int8_t *strip)
 {
     const int32_t plane = work->height * work->width, rest = work->used & 3;
     const int32_t skipped = work->used - 4, over = work->column & 3;
