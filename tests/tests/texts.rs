@@ -51,7 +51,7 @@ fn as_text(float: &Staged<FloatEntry>) -> ModelSource {
 /// The FP32 graphs from a text are those from the file that it was printed from.
 fn is_the_model(what: &str, file: &Staged<FloatEntry>, config: &Config) -> Result<(), String> {
     let text = staged(&as_text(file), config).map_err(|e| format!("{what}: {e}"))?;
-    assert_eq!(text.model_hash, file.model_hash, "{what}");
+    assert_eq!(text.model_hash(), file.model_hash(), "{what}");
     assert_eq!(text.imported.loss, file.imported.loss, "{what}");
     assert!(text.imported.graph == file.imported.graph, "{what}");
     for (text, file) in text.entries.iter().zip(&file.entries) {

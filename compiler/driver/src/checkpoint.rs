@@ -48,7 +48,7 @@ fn identity(trainer: &Trainer, data: &str) -> Identity {
     let config = &session.config;
     let word = |value: &dyn std::fmt::Debug| format!("{value:?}");
     Identity {
-        model: session.model_hash.clone(),
+        model: session.model_hash().to_string(),
         algorithm: session.algorithm.spelled(),
         algorithm_text: algorithms::hash(&session.algorithm),
         data: data.to_string(),

@@ -383,7 +383,7 @@ pub fn summary(session: &Session) -> Summary {
     kernels.sort_by(|a, b| total(b).cmp(&total(a)).then_with(|| a.name.cmp(&b.name)));
     Summary {
         name: session.name.clone(),
-        model_hash: session.model_hash.clone(),
+        model_hash: session.model_hash().to_string(),
         producer: format!("{} {}, opset {}", producer.name, producer.version, producer.opset),
         algorithm: session.algorithm.spelled(),
         target: session.target.description().name.to_string(),

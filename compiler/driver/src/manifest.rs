@@ -379,7 +379,7 @@ pub(crate) fn manifest<'a>(
             hash: algorithms::hash(&session.algorithm),
             parameters: session.algorithm.parameters.values().collect(),
         },
-        model: Named { name: &session.name, hash: session.model_hash.clone() },
+        model: Named { name: &session.name, hash: session.model_hash().to_string() },
         flags: Flags {
             batch,
             infer_batch: session.inference_batch,

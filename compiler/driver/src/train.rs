@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use trainc_data::{Augmentation, Dataset, Normalizer, Split, TrainingBatches, evaluation_batches};
-use trainc_host::{EntryHandle, HostProgram};
+use trainc_host::{CallBytes, EntryHandle, HostProgram};
 use trainc_ir::graph::InputRole;
 use trainc_ir::program::{Entry, Program, buffer_bytes};
 use trainc_ir::{Element, RunContext, Scale, Tensor, TensorType};
@@ -37,7 +37,8 @@ pub struct Trainer {
     step_entries: Vec<Call>,
     /// The stage of the step that is next.
     stage: usize,
-    infer_entry: Call,
+    /// Calls of inference that run side by side.
+    infer_calls: Vec<Call>,
     /// What ends an epoch, if the algorithm does something then.
     end_entry: Option<Call>,
     normalizer: Normalizer,
@@ -59,7 +60,12 @@ pub enum Advanced {
     Ended,
 }
 
+/// Examples of which each is a call of its own that are evaluated side by side: so many that what the first one prepares for the others is
+/// little beside them.
+const EXAMPLES_TOGETHER: usize = 64;
+
 /// An entry with the places of its operands, and memory for them.
+#[derive(Clone)]
 struct Call {
     handle: EntryHandle,
     batch: usize,
@@ -111,10 +117,17 @@ impl Call {
         }
     }
 
+    fn bytes(&mut self) -> CallBytes<'_> {
+        CallBytes {
+            inputs: self.inputs.iter().map(|(_, _, bytes)| bytes.as_slice()).collect(),
+            outputs: self.outputs.iter_mut().map(Vec::as_mut_slice).collect(),
+        }
+    }
+
     fn run(&mut self, host: &mut HostProgram, run: &RunContext) -> Result<()> {
-        let inputs: Vec<&[u8]> = self.inputs.iter().map(|(_, _, b)| b.as_slice()).collect();
-        let mut outputs: Vec<&mut [u8]> = self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
-        Ok(host.run_raw(self.handle, &inputs, &mut outputs, run)?)
+        let handle = self.handle;
+        let CallBytes { inputs, mut outputs } = self.bytes();
+        Ok(host.run_raw(handle, &inputs, &mut outputs, run)?)
     }
 
     fn output_f32(&self, position: usize) -> Vec<f32> {
@@ -158,7 +171,9 @@ impl Trainer {
         let others = session.algorithm.stages.iter().flat_map(|stages| &stages.others);
         let functions = std::iter::once(TRAIN_STEP.to_string()).chain(others.map(Stage::function));
         let step_entries = functions.map(|name| Call::new(&host, &name)).collect::<Result<_>>()?;
-        let infer_entry = Call::new(&host, INFER)?;
+        let infer = Call::new(&host, INFER)?;
+        let together = if infer.batch == 1 { EXAMPLES_TOGETHER } else { 1 };
+        let infer_calls = vec![infer; together];
         let ends = session.entries.iter().any(|entry| entry.name == EPOCH_END);
         let end_entry = ends.then(|| Call::new(&host, EPOCH_END)).transpose()?;
         check_data(&session, data)?;
@@ -169,7 +184,7 @@ impl Trainer {
             host,
             step_entries,
             stage: 0,
-            infer_entry,
+            infer_calls,
             end_entry,
             session,
             steps: 0,
@@ -411,19 +426,27 @@ impl Trainer {
     /// # Errors
     /// If the host refuses.
     pub fn evaluate(&mut self, split: &Split, progress: &mut dyn FnMut(Progress)) -> Result<f64> {
-        let batch = NonZeroUsize::new(self.infer_entry.batch).context("an empty batch")?;
-        let batches = evaluation_batches(split.len(), batch);
-        let total = batches.len();
+        let first = self.infer_calls.first().context("a call of inference")?;
+        let (handle, batch) = (first.handle, first.batch);
+        let batch = NonZeroUsize::new(batch).context("an empty batch")?;
+        let batches: Vec<_> = evaluation_batches(split.len(), batch).collect();
         let run = RunContext { seed: self.session.config.seed, step: 0 };
         let outputs = self.goal.outputs();
         let mut sums = vec![Sum::default(); outputs.len()];
-        for (i, batch) in batches.enumerate() {
-            progress(Progress::Evaluate(i, total));
-            fill(&mut self.infer_entry, split, &self.normalizer, &batch.indices, |_, _| {});
-            self.infer_entry.run(&mut self.host, &run)?;
-            for (part, (&output, sum)) in outputs.iter().zip(&mut sums).enumerate() {
-                let values = self.infer_entry.output_f32(output);
-                self.goal.add(sum, (part, &values), split, &batch.indices[..batch.count]);
+        let together = self.infer_calls.len();
+        for (i, several) in batches.chunks(together).enumerate() {
+            progress(Progress::Evaluate(i * together, batches.len()));
+            let calls = &mut self.infer_calls[..several.len()];
+            for (call, batch) in calls.iter_mut().zip(several) {
+                fill(call, split, &self.normalizer, &batch.indices, |_, _| {});
+            }
+            let mut bytes: Vec<CallBytes<'_>> = calls.iter_mut().map(Call::bytes).collect();
+            self.host.run_several(handle, &mut bytes, &run)?;
+            for (call, batch) in calls.iter().zip(several) {
+                for (part, (&output, sum)) in outputs.iter().zip(&mut sums).enumerate() {
+                    let values = call.output_f32(output);
+                    self.goal.add(sum, (part, &values), split, &batch.indices[..batch.count]);
+                }
             }
         }
         Ok(self.goal.judged(&sums))

@@ -103,7 +103,13 @@ pub fn floor_log2(m: f32) -> i32 {
 
 /// `min(max |x|, f32::MAX)` with NaN skipped; 0 if there is no number.
 pub fn largest_finite(values: &[f32]) -> f32 {
-    values.iter().fold(0.0f32, |m, x| if x.abs() > m { x.abs() } else { m }).min(f32::MAX)
+    // Magnitudes compare as their bits do, which run by vectors; those of NaN are beyond infinity's.
+    const INFINITY: u32 = f32::INFINITY.to_bits();
+    let bits = values.iter().fold(0u32, |largest, x| {
+        let bits = x.abs().to_bits();
+        largest.max(if bits > INFINITY { 0 } else { bits })
+    });
+    f32::from_bits(bits).min(f32::MAX)
 }
 
 /// The FP32 of a 64-bit integer: its parts of 24 bits from the highest (signed) to the lowest, `(h * 2^24 + m) * 2^24 + l`, each step

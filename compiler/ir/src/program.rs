@@ -278,6 +278,26 @@ impl Program {
         self.entries.iter().find(|e| e.name == name)
     }
 
+    /// Whether an entry changes the state.
+    pub fn writes_state(&self, entry: &Entry) -> bool {
+        launches(&entry.steps).any(|launch| {
+            let is_state = |&id: &BufferId| matches!(self.buffer(id).region, Region::State { .. });
+            launch.outputs.iter().any(is_state)
+        })
+    }
+
+    /// Bytes of the arena up to the last one that an entry's launches use.
+    pub fn arena_bytes_of(&self, entry: &Entry) -> usize {
+        let end = |launch: &Launch| {
+            let buffers = launch.inputs.iter().chain(&launch.outputs).map(|&id| self.buffer(id));
+            let in_arena = buffers.filter(|buffer| matches!(buffer.region, Region::Arena));
+            let scratch = self.kernel(launch.kernel).scratch_bytes();
+            let scratch = launch.scratch.map(|start| start + scratch);
+            in_arena.map(|buffer| buffer.offset + buffer.bytes()).chain(scratch).max()
+        };
+        launches(&entry.steps).filter_map(end).max().unwrap_or(0)
+    }
+
     /// State buffers in the order of checkpoints.
     pub fn state(&self) -> Vec<&Buffer> {
         let mut state: Vec<(usize, &Buffer)> = self
@@ -291,6 +311,18 @@ impl Program {
         state.sort_by_key(|(index, _)| *index);
         state.into_iter().map(|(_, b)| b).collect()
     }
+}
+
+/// The launches of a schedule, those of branches included.
+fn launches(steps: &[Step]) -> Box<dyn Iterator<Item = &Launch> + '_> {
+    Box::new(steps.iter().flat_map(|step| -> Box<dyn Iterator<Item = &Launch> + '_> {
+        match step {
+            Step::Launch(launch) => Box::new(std::iter::once(launch)),
+            Step::Branch { then, otherwise, .. } => {
+                Box::new(launches(then).chain(launches(otherwise)))
+            }
+        }
+    }))
 }
 
 impl fmt::Display for Program {

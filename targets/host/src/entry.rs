@@ -1,7 +1,5 @@
 //! Entries as functions that call the kernels in order, and the kernels themselves.
 
-use std::sync::atomic::AtomicU32;
-
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{
     AbiParam, Function, InstBuilder, MemFlagsData, Signature, StackSlotData, StackSlotKind,
@@ -18,6 +16,7 @@ use crate::HostError;
 use crate::codegen::{build_loop_kernel, loop_kernel_signature, readonly};
 use crate::divided::{Section, WORTH, sections};
 use crate::kernel::HostKernel;
+use crate::kernels::Memo;
 use crate::microkernels::MicroKernel;
 use crate::staging::{Place, Stage, Staging, Work};
 
@@ -33,7 +32,7 @@ pub(crate) struct StageCode {
 impl StageCode {
     /// Whether a vector kernel does it.
     pub(crate) fn is_vector(&self) -> bool {
-        matches!(self.call, Call::Vector(_))
+        matches!(self.call, Call::Vector(..))
     }
 }
 
@@ -44,8 +43,9 @@ enum Call {
         /// Role of each parameter, and for scratch its offset in the stage's working memory.
         parameters: Vec<(Role, usize)>,
     },
-    /// The function that runs vector kernels, with the address of the kernel's description.
-    Vector(Description),
+    /// The function that runs vector kernels, with the address of the kernel's description, and bytes that packed weights take where they
+    /// stay from call to call.
+    Vector(Description, usize),
 }
 
 /// Where the description of a vector kernel lies.
@@ -151,12 +151,13 @@ impl<'m, M: Module> Compiler<'m, M> {
             .map(|(i, stage)| {
                 let name = if several { format!("{name}.{i}") } else { name.to_string() };
                 let call = match &stage.work {
-                    Work::Vector(kernel) if self.describes => {
-                        Call::Vector(Description::Words(self.define_words(&name, kernel)?))
-                    }
                     Work::Vector(kernel) => {
-                        let address = std::ptr::from_ref(&**kernel) as i64;
-                        Call::Vector(Description::Address(address))
+                        let description = if self.describes {
+                            Description::Words(self.define_words(&name, kernel)?)
+                        } else {
+                            Description::Address(std::ptr::from_ref(&**kernel) as i64)
+                        };
+                        Call::Vector(description, kernel.launch().panel_bytes())
                     }
                     Work::Loop(op) => self.define_stage(&name, op, stage)?,
                 };
@@ -265,15 +266,15 @@ pub(crate) struct Schedule<'a, 'f, M: Module> {
     pub(crate) vector: Option<FuncId>,
     /// What is called after each launch, if launches are timed.
     pub(crate) timer: Option<Timer>,
-    /// Words of which each vector kernel has one for what one step tells the next, in the process that runs the code.
-    pub(crate) hints: Option<&'a mut Hints>,
+    /// What vector kernels remember from call to call, in the process that runs the code.
+    pub(crate) memos: Option<&'a mut Memos>,
     /// Launches so far, as hooks count them.
     pub(crate) launches: usize,
     pub(crate) bases: Bases,
 }
 
-/// See [`Schedule::hints`].
-pub(crate) type Hints = Vec<Box<AtomicU32>>;
+/// See [`Schedule::memos`].
+pub(crate) type Memos = Vec<Box<Memo>>;
 
 /// A function that gets an address and the number of the launch that has ended.
 #[derive(Clone, Copy)]
@@ -293,6 +294,11 @@ impl<M: Module> Schedule<'_, '_, M> {
             Region::Output(i) => self.bases.outputs[i],
         };
         self.plus(base, buffer.offset + extra)
+    }
+
+    /// Whether calls that leave the state as it is find a buffer as the last call did.
+    fn stays(&self, id: BufferId) -> bool {
+        matches!(self.program.buffer(id).region, Region::State { .. } | Region::Constant(_))
     }
 
     fn plus(&mut self, base: Value, offset: usize) -> Value {
@@ -379,20 +385,24 @@ impl<M: Module> Schedule<'_, '_, M> {
                     self.section(section, &arguments);
                 }
             }
-            Call::Vector(description) => {
+            Call::Vector(description, panel_bytes) => {
                 let mut arguments: Vec<Value> = Vec::new();
                 for (place, _) in stage.inputs.iter().chain(&stage.outputs) {
                     arguments.push(self.place(launch, *place, 0));
                 }
                 arguments.push(self.plus(arena, scratch));
                 arguments.push(self.bases.run);
-                let hint = self.hints.as_mut().map_or(0, |hints| {
-                    let hint = Box::new(AtomicU32::new(0));
-                    let address = std::ptr::from_ref(&*hint) as i64;
-                    hints.push(hint);
+                let panel_bytes = match stage.inputs.get(1) {
+                    Some((Place::Input(i), _)) if self.stays(launch.inputs[*i]) => *panel_bytes,
+                    _ => 0,
+                };
+                let memo = self.memos.as_mut().map_or(0, |memos| {
+                    let memo = Box::new(Memo::new(panel_bytes));
+                    let address = std::ptr::from_ref(&*memo) as i64;
+                    memos.push(memo);
                     address
                 });
-                arguments.push(self.builder.ins().iconst(types::I64, hint));
+                arguments.push(self.builder.ins().iconst(types::I64, memo));
                 let array = self.array(&arguments);
                 let kernel = match *description {
                     Description::Address(address) => self.builder.ins().iconst(types::I64, address),
@@ -453,14 +463,14 @@ pub(crate) fn entry_signature<M: Module>(module: &M) -> Signature {
     signature
 }
 
-/// Compiles the entries of a program in [`entry_signature`]'s form.
+/// Compiles the entries of a program in [`entry_signature`]'s form, and adds each one's memos.
 pub(crate) fn define_entries<M: Module>(
     compiler: &mut Compiler<'_, M>,
     program: &Program,
     kernels: &[Vec<StageCode>],
     vector: Option<FuncId>,
     timer: Option<Timer>,
-    hints: &mut Hints,
+    memos: &mut Vec<Memos>,
 ) -> Result<Vec<FuncId>, HostError> {
     let signature = entry_signature(compiler.module);
     let config = compiler.module.target_config();
@@ -469,6 +479,8 @@ pub(crate) fn define_entries<M: Module>(
         .iter()
         .map(|entry| {
             let name = format!("entry {}", entry.name);
+            memos.push(Memos::new());
+            let own = memos.last_mut();
             compiler.define(
                 &name,
                 Linkage::Local,
@@ -497,7 +509,7 @@ pub(crate) fn define_entries<M: Module>(
                         kernels,
                         vector,
                         timer,
-                        hints: Some(&mut *hints),
+                        memos: own,
                         launches: 0,
                         bases,
                     };

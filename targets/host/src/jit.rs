@@ -11,15 +11,20 @@ use trainc_ir::random::RunContext;
 use trainc_ir::tensor_bytes::tensor_bytes;
 use trainc_ir::{Tensor, TensorType, Verified};
 
+use self::several::Beside;
 use crate::HostError;
 use crate::check;
 use crate::codegen::{Machine, instruction_set, readonly};
 use crate::divided;
-use crate::entry::{Compiler, DIVIDE, Hints, StageCode, Timer, define_entries, define_kernels};
+use crate::entry::{Compiler, DIVIDE, Memos, StageCode, Timer, define_entries, define_kernels};
 use crate::kernel::HostKernel;
 use crate::memory::{AlignedBytes, decode_tensor};
 use crate::microkernels;
 use crate::timer::{self, LaunchTimer, LaunchTimes};
+
+mod several;
+
+pub use several::CallBytes;
 
 type EntryFunction = unsafe extern "C" fn(
     arena: *mut u8,
@@ -105,8 +110,10 @@ pub struct HostProgram {
     constants: AlignedBytes,
     /// Generated code holds its address, if launches are timed.
     timer: Option<Box<LaunchTimer>>,
-    /// Generated code holds their addresses.
-    _hints: Hints,
+    /// Those of each entry; generated code holds their addresses.
+    memos: Vec<Memos>,
+    /// Arenas of threads that run an entry beside this one, and packed weights that their calls share.
+    beside: Beside,
     _code: Code,
 }
 
@@ -171,9 +178,9 @@ impl HostProgram {
             }
             None => None,
         };
-        let mut hints = Hints::new();
+        let mut memos = Vec::new();
         let entries =
-            define_entries(&mut compiler, &program, &kernels, vector, timing, &mut hints)?;
+            define_entries(&mut compiler, &program, &kernels, vector, timing, &mut memos)?;
         module.finalize_definitions()?;
         let entries = entries
             .into_iter()
@@ -186,7 +193,8 @@ impl HostProgram {
             program,
             entries,
             timer,
-            _hints: hints,
+            memos,
+            beside: Beside::default(),
             _code: Code(Some(module)),
         };
         let constants = constant_image(&host.program);
@@ -263,18 +271,7 @@ impl HostProgram {
         outputs: &mut [&mut [u8]],
         run: &RunContext,
     ) -> Result<(), HostError> {
-        let declared = self
-            .program
-            .entries
-            .get(entry.0)
-            .ok_or_else(|| HostError::Argument("an entry of another program".into()))?;
-        self.check_lengths(declared, &declared.inputs, inputs.iter().map(|s| s.len()), "operands")?;
-        self.check_lengths(
-            declared,
-            &declared.outputs,
-            outputs.iter().map(|s| s.len()),
-            "results",
-        )?;
+        self.check_call(self.declared(entry)?, inputs, outputs)?;
         let aligned = |bytes: &[u8]| bytes.as_ptr().addr().is_multiple_of(4);
         // Most callers' slices are aligned: then nothing is allocated here.
         let copies: Vec<Option<AlignedBytes>> = match inputs.iter().all(|bytes| aligned(bytes)) {
@@ -335,6 +332,22 @@ impl HostProgram {
             }
         }
         Ok(())
+    }
+
+    fn declared(&self, entry: EntryHandle) -> Result<&Entry, HostError> {
+        let declared = self.program.entries.get(entry.0);
+        declared.ok_or_else(|| HostError::Argument("an entry of another program".into()))
+    }
+
+    /// Compares the lengths of operands and results with those that an entry takes.
+    fn check_call(
+        &self,
+        entry: &Entry,
+        inputs: &[&[u8]],
+        outputs: &[&mut [u8]],
+    ) -> Result<(), HostError> {
+        self.check_lengths(entry, &entry.inputs, inputs.iter().map(|s| s.len()), "operands")?;
+        self.check_lengths(entry, &entry.outputs, outputs.iter().map(|s| s.len()), "results")
     }
 
     /// Compares the lengths of an entry's operands, or of its results, with those that were found.

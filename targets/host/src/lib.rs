@@ -28,7 +28,7 @@ mod timer;
 
 pub use emission::{Listing, listing};
 pub use error::HostError;
-pub use jit::{EntryHandle, HostProgram, LoopFunction};
+pub use jit::{CallBytes, EntryHandle, HostProgram, LoopFunction};
 pub use memory::decode_tensor;
 pub use target::{HOST, HostTarget};
 pub use timer::LaunchTimes;

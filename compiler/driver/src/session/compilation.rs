@@ -1,5 +1,6 @@
 //! What is compiled, and how: what every stage knows.
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use trainc_ir::program::{StageChoice, StageNotes};
@@ -16,6 +17,7 @@ use super::TRAIN_STEP;
 use super::weights::Initial;
 use crate::config::{Config, OptimiserStrategy};
 use crate::error::Result;
+use crate::model::graph_hash;
 use crate::precision::Assigned;
 
 /// Wall time of a stage.
@@ -37,8 +39,8 @@ pub struct Compilation {
     pub target: &'static dyn Target,
     /// The model's name.
     pub name: String,
-    /// Fingerprint of the imported model with its weights.
-    pub model_hash: String,
+    /// See [`Compilation::model_hash`].
+    pub(super) hash: OnceLock<String>,
     /// The model as imported for the first entry.
     pub imported: Imported,
     /// Examples of a call of inference.
@@ -62,6 +64,11 @@ pub struct Compilation {
 }
 
 impl Compilation {
+    /// Fingerprint of the imported model with its weights. It reads all of them, so that the first caller makes it.
+    pub fn model_hash(&self) -> &str {
+        self.hash.get_or_init(|| graph_hash(&self.imported.graph))
+    }
+
     /// Examples of the graphs that infer, before [`trainc_opt::one_by_one`].
     pub(super) fn graph_batch(&self) -> usize {
         graph_batch(&self.algorithm, self.inference_batch)

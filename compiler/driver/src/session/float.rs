@@ -1,7 +1,7 @@
 //! The first stage: the model as imported, and its FP32 graphs for training and for inference.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use trainc_ir::Element;
 use trainc_ir::graph::Graph;
@@ -197,7 +197,7 @@ fn imported(
     let compilation = Compilation {
         config: config.clone(),
         name: name.to_string(),
-        model_hash: model::graph_hash(&imported.graph),
+        hash: OnceLock::new(),
         frozen: frozen.iter().map(|i| parameter(i).name.clone()).chain(ruled).collect(),
         algorithm,
         target,

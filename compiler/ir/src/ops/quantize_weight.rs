@@ -41,11 +41,12 @@ impl Operator for QuantizeWeight {
         let m = numeric::largest_finite(x);
         let (divisor, exponent) =
             if m == 0.0 { (1.0, ZERO_EXPONENT) } else { (m, numeric::ceil_log2(m) - 7) };
-        // Ties go to even where the sum's last place is one: below 2^22, and infinities stay what they are.
+        // The sum's last place is one, so that ties go to even and its lowest byte is the integer. No branch: it runs by vectors.
         const UNIT: f32 = 1.5 * (1 << 23) as f32;
         let quantize = |x: f32| {
-            let scaled = (x / divisor * 127.0 + UNIT) - UNIT;
-            scaled.clamp(-127.0, 127.0) as i8
+            let scaled = (x / divisor * 127.0).clamp(-127.0, 127.0);
+            let scaled = if scaled.is_nan() { 0.0 } else { scaled };
+            (scaled + UNIT).to_bits() as i8
         };
         let ty = TensorType::shared(inputs[0].shape().clone(), Element::I8);
         let data = Data::I8(x.iter().map(|&x| quantize(x)).collect());

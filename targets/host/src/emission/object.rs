@@ -152,7 +152,7 @@ fn define_function(
             kernels,
             vector,
             timer,
-            hints: None,
+            memos: None,
             launches: 0,
             bases,
         };

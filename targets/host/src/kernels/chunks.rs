@@ -5,8 +5,8 @@
 use super::convolution::Near;
 use super::finish::{Finish, Further, Narrow};
 use super::geometry::{ConvGeometry, Pass};
-use super::hint::Hint;
 use super::launch::Product;
+use super::memo::Hint;
 use super::path::active_path;
 use super::products::near_i8;
 
@@ -98,7 +98,7 @@ impl<'p> Chunks<'p> {
                 }
             }
         }
-        let largest = self.product.run_i8(operands[0], operands[1], sums, scratch);
+        let largest = self.product.run_i8(operands[0], operands[1], sums, scratch, None);
         hint.tell(largest);
         let exact = narrow(largest);
         exact.round(sums, 0, out);

@@ -8,10 +8,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::engine::{Element, Engine, Largest, Nest, Run, SLACK, Side};
 use super::geometry::ConvGeometry;
+use super::memo::Packing;
 use super::own::Own;
 use super::parts::Parts;
 use super::products::DIRECT;
-use super::scratch::{Scratch, items_bytes, words_bytes};
+use super::scratch::{Scratch, items_bytes, packed, words_bytes};
 use super::sweep::Sweep;
 use super::target::{Lanes, Store, Target};
 use super::threads;
@@ -125,6 +126,14 @@ impl Plan {
         sweep.source_height * sweep.source_width
     }
 
+    /// Units of the packed weights of one group, and their rows' first sums. Where there is no tap, there is nothing to multiply by.
+    const fn panel(&self) -> (usize, usize) {
+        match self.depth {
+            0 => (0, 0),
+            depth => (self.rows * depth, self.rows),
+        }
+    }
+
     /// Bytes that the packed weights of one group take.
     const fn weight_bytes(&self) -> usize {
         words_bytes(self.rows * self.depth) + words_bytes(self.rows)
@@ -234,15 +243,25 @@ pub(crate) struct Near<'a, S> {
     pub(crate) take: &'a (dyn Fn(usize, &[S]) + Sync),
 }
 
-/// `y = conv(x, w)`; returns the largest magnitude of `y`. Where sums are taken near and not kept, `y` is working memory.
+/// Bytes of packed weights that [`forward`] takes under `E`.
+pub(crate) fn forward_panel_bytes<E: Engine>(g: &ConvGeometry) -> usize {
+    let direction = Direction::Forward;
+    let (channels, rows) = direction.channels(g);
+    let plans = direction.sweeps::<E>(g).map(|sweep| Plan::new::<E>(g, &sweep, channels, rows));
+    let (units, sums) = panel_lengths(g, plans);
+    Scratch::LOSS + words_bytes(units) + words_bytes(sums)
+}
+
+/// `y = conv(x, w)`; returns the largest magnitude of `y`. Where sums are taken near and not kept, `y` is working memory. Packed weights
+/// have the memory `packing`, if there is one.
 pub(crate) fn forward<E: Engine>(
     g: &ConvGeometry,
     [x, w]: [&[E::Element]; 2],
     y: &mut [E::Sum],
     scratch: &mut [u8],
-    near: Option<&Near<'_, E::Sum>>,
+    (near, packing): (Option<&Near<'_, E::Sum>>, Option<Packing<'_>>),
 ) -> u32 {
-    run::<E>(g, Direction::Forward, [x, w], y, scratch, near)
+    run::<E>(g, Direction::Forward, [x, w], y, scratch, (near, packing))
 }
 
 /// `dx`, the gradient of the input; returns its largest magnitude. Where sums are taken near and not kept, `dx` is working memory.
@@ -253,7 +272,7 @@ pub(crate) fn input_gradient<E: Engine>(
     scratch: &mut [u8],
     near: Option<&Near<'_, E::Sum>>,
 ) -> u32 {
-    run::<E>(g, Direction::InputGradient, [dy, w], dx, scratch, near)
+    run::<E>(g, Direction::InputGradient, [dy, w], dx, scratch, (near, None))
 }
 
 fn run<E: Engine>(
@@ -262,46 +281,54 @@ fn run<E: Engine>(
     [source, w]: [&[E::Element]; 2],
     out: &mut [E::Sum],
     scratch: &mut [u8],
-    near: Option<&Near<'_, E::Sum>>,
+    (near, packing): (Option<&Near<'_, E::Sum>>, Option<Packing<'_>>),
 ) -> u32 {
     let (channels, rows) = direction.channels(g);
     if out.is_empty() {
         return 0;
     }
     let mut scratch = Scratch::new(scratch);
-    // Where there is no tap, there is nothing to multiply by.
-    let sizes = |plan: &Plan| match plan.depth {
-        0 => (0, 0),
-        depth => (plan.rows * depth, plan.rows),
-    };
     let planned = || {
         direction.sweeps::<E>(g).map(|sweep| {
             let plan = Plan::new::<E>(g, &sweep, channels, rows);
             (sweep, plan)
         })
     };
-    let (units, sums) = planned().fold((0, 0), |(units, sums), (_, plan)| {
-        let (panel, bias) = sizes(&plan);
-        (units + g.groups * panel, sums + g.groups * bias)
-    });
+    let (units, sums) = panel_lengths(g, planned().map(|(_, plan)| plan));
     // Of each sweep, of each group.
-    let panels = scratch.units(units);
-    let biases = scratch.sums::<E::Sum>(sums);
-    let rest = scratch.rest();
-    let per_group = g.group_out_channels() * g.group_in_channels() * g.taps();
-    let (mut unused, mut unused_biases) = (&mut *panels, &mut *biases);
-    for (sweep, plan) in planned() {
-        for weights in w.chunks_exact(per_group.max(1)) {
-            let (units, sums) = sizes(&plan);
-            let (panel, others) = unused.split_at_mut(units);
-            let (bias, other_biases) = unused_biases.split_at_mut(sums);
-            (unused, unused_biases) = (others, other_biases);
-            if units > 0 {
-                pack_weights::<E>(g, direction, &plan, &sweep, weights, panel, bias, rest);
-            }
+    let (panels, biases, rest) = match packing {
+        Some(Packing::Packed(bytes)) => {
+            let (panels, biases) = packed::<E::Sum>(bytes, units, sums);
+            (panels, biases, scratch.rest())
         }
-    }
-    let (panels, biases) = (&*panels, &*biases);
+        fresh => {
+            let mut kept;
+            let memory = match fresh {
+                Some(Packing::Fresh(bytes)) => {
+                    kept = Scratch::new(bytes);
+                    &mut kept
+                }
+                _ => &mut scratch,
+            };
+            let panels = memory.units(units);
+            let biases = memory.sums::<E::Sum>(sums);
+            let rest = scratch.rest();
+            let per_group = g.group_out_channels() * g.group_in_channels() * g.taps();
+            let (mut unused, mut unused_biases) = (&mut *panels, &mut *biases);
+            for (sweep, plan) in planned() {
+                for weights in w.chunks_exact(per_group.max(1)) {
+                    let (units, sums) = plan.panel();
+                    let (panel, others) = unused.split_at_mut(units);
+                    let (bias, other_biases) = unused_biases.split_at_mut(sums);
+                    (unused, unused_biases) = (others, other_biases);
+                    if units > 0 {
+                        pack_weights::<E>(g, direction, &plan, &sweep, weights, panel, bias, rest);
+                    }
+                }
+            }
+            (&*panels, &*biases, rest)
+        }
+    };
     let image = out.len() / g.batch;
     let source_image = source.len() / g.batch;
     let shares = Shares::new(g, rows, E::block(rows), near.is_some());
@@ -362,6 +389,14 @@ fn run<E: Engine>(
         found.fetch_max(largest.value(), Ordering::Relaxed);
     });
     found.into_inner()
+}
+
+/// Units and sums of all groups' packed weights.
+fn panel_lengths(g: &ConvGeometry, plans: impl Iterator<Item = Plan>) -> (usize, usize) {
+    plans.fold((0, 0), |(units, sums), plan| {
+        let (panel, bias) = plan.panel();
+        (units + g.groups * panel, sums + g.groups * bias)
+    })
 }
 
 /// What a thread makes: images, or rows of a single one.

@@ -1,8 +1,6 @@
 //! A launch of a product, of a product whose sums are rounded, of the rounding of sums, or of a pass over tensors of codes, described by
 //! words: what programs in this process and objects have in common. Objects hold the words as data.
 
-use core::sync::atomic::AtomicU32;
-
 use super::aligned::aligned_add;
 use super::bit_groups::BitProduct;
 use super::bit_thresholds::BitThresholds;
@@ -12,7 +10,7 @@ use super::direct;
 use super::finish::{Finish, Further, Width};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry};
 use super::grouped::GroupedProduct;
-use super::hint::Hint;
+use super::memo::{Memo, Panels};
 use super::path::active_path;
 use super::planes::{ChannelSums, Line, Lines, Planes};
 use super::pools::{
@@ -21,8 +19,8 @@ use super::pools::{
 };
 use super::products::{
     conv2d_channels_last, conv2d_f32, conv2d_grad_input_f32, conv2d_grad_input_i8,
-    conv2d_grad_weight_f32, conv2d_grad_weight_i8, conv2d_i8, depthwise_channels_last, matmul_f32,
-    matmul_i8,
+    conv2d_grad_weight_f32, conv2d_grad_weight_i8, conv2d_i8, depthwise_channels_last,
+    forward_by_panels, forward_panel_bytes, matmul_f32, matmul_i8,
 };
 use super::requantize::max_abs_i32;
 
@@ -115,7 +113,7 @@ impl Launch {
     ///
     /// # Safety
     /// `arguments` are the addresses of the operands, of the results, of the working memory, of seed and step (which what does not
-    /// round by chance may lack), and of a word that nothing else writes, for what one step tells the next (or none); each valid for its size and 4-byte aligned; nothing else refers to the results and the working memory.
+    /// round by chance may lack), and of a [`Memo`] (or none); each valid for its size and 4-byte aligned; nothing else refers to the results and the working memory.
     pub unsafe fn run(&self, arguments: *const *mut u8) {
         let (count, results) = (self.count, self.results);
         // SAFETY: the caller passes one address an operand, one a result, and the two others.
@@ -130,11 +128,12 @@ impl Launch {
                 0 => &mut [],
                 bytes => core::slice::from_raw_parts_mut(addresses[count + results], bytes),
             };
-            let hint = addresses[count + results + 2].cast::<AtomicU32>().as_ref().map(Hint);
+            let memo = addresses[count + results + 2].cast::<Memo>().as_ref();
+            let hint = memo.map(Memo::hint);
             let codes = |i: usize| (input(i).elements::<i8>(), input(i).exponent());
             match &self.source {
                 Source::Operand | Source::Product(_) => {
-                    self.sums(&input, output, scratch, &run, hint);
+                    self.sums(&input, output, scratch, &run, memo);
                 }
                 Source::Aligned { low } => {
                     let exponent = aligned_add(codes(0), codes(1), *low, output.elements_mut());
@@ -246,8 +245,10 @@ impl Launch {
         output: Place,
         scratch: &mut [u8],
         run: &dyn Fn() -> [u32; 3],
-        hint: Option<Hint<'_>>,
+        memo: Option<&Memo>,
     ) {
+        let hint = memo.map(Memo::hint);
+        let panels = memo.map(Memo::panels);
         let (sums, scratch) = scratch.split_at_mut(self.sums_bytes);
         let product = match &self.source {
             Source::Product(product) => Some(product),
@@ -274,7 +275,7 @@ impl Launch {
                             }
                             _ => {}
                         }
-                        product.run_i8(a, b, output.elements_mut(), scratch);
+                        product.run_i8(a, b, output.elements_mut(), scratch, panels);
                         let exponent = input(0).exponent().wrapping_add(input(1).exponent());
                         output.set_exponent(exponent);
                     }
@@ -300,7 +301,7 @@ impl Launch {
                             chunks.run(&finish, further, run, [a, b], sums, scratch, out, hint)
                         }
                         None => {
-                            let largest = product.run_i8(a, b, sums, scratch);
+                            let largest = product.run_i8(a, b, sums, scratch, panels);
                             let narrow = finish.narrow(|| largest, further, run);
                             narrow.round(sums, 0, out);
                             narrow
@@ -320,6 +321,17 @@ impl Launch {
     }
 }
 
+impl Launch {
+    /// Bytes of memory that the packed weights of its product take where they stay from call to call.
+    #[must_use]
+    pub fn panel_bytes(&self) -> usize {
+        match &self.source {
+            Source::Product(product) if !self.float => product.panel_bytes(),
+            _ => 0,
+        }
+    }
+}
+
 impl Product {
     /// Multiplications.
     #[must_use]
@@ -334,8 +346,31 @@ impl Product {
         }
     }
 
+    /// Bytes of memory that a forward product's packed weights take where they stay from call to call; none of products that do not pack
+    /// them whole.
+    #[must_use]
+    pub fn panel_bytes(&self) -> usize {
+        match self {
+            Self::Forward(g) => forward_panel_bytes(g),
+            _ => 0,
+        }
+    }
+
     /// The sums and their largest magnitude.
-    pub(super) fn run_i8(&self, a: &[i8], b: &[i8], sums: &mut [i32], scratch: &mut [u8]) -> u32 {
+    pub(super) fn run_i8(
+        &self,
+        a: &[i8],
+        b: &[i8],
+        sums: &mut [i32],
+        scratch: &mut [u8],
+        panels: Option<&Panels>,
+    ) -> u32 {
+        if let (Self::Forward(g), Some(panels)) = (self, panels) {
+            let kept = forward_by_panels(active_path(), g, [a, b], sums, scratch, panels);
+            if let Some(largest) = kept {
+                return largest;
+            }
+        }
         match self {
             Self::Forward(g) => conv2d_i8(g, a, b, sums, scratch),
             Self::InputGradient(g) => conv2d_grad_input_i8(g, a, b, sums, scratch),

@@ -53,10 +53,10 @@ mod geometry;
 mod grouped;
 #[cfg(test)]
 mod grouped_tests;
-mod hint;
 mod images_beside;
 mod launch;
 mod matmul;
+mod memo;
 pub(crate) mod numbers;
 mod own;
 mod pack;
@@ -102,6 +102,10 @@ pub use grouped::{
     grouped_matmul_scratch_bytes,
 };
 pub use launch::{Launch, MOST_INPUTS, Operand, Product, Source};
+#[cfg(not(trainc_archive))]
+pub use memo::Memo;
+#[cfg(not(trainc_archive))]
+pub(crate) use parts::{MOST_PARTS, Parts};
 pub use path::{KernelPath, active_path};
 #[cfg(not(trainc_archive))]
 pub use peaks::{bandwidth, byte_peak, single_peak};

@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::finish::{Finish, Further, Narrow, bytes};
-use super::hint::Hint;
+use super::memo::Hint;
 use super::numbers::{
     ceil_log2, float_of_wide, largest_finite, round_ties_even, scale_by_power_of_two,
 };

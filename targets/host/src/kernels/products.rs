@@ -5,6 +5,7 @@ use super::depthwise_products::Depthwise;
 use super::engines::{most_f32, most_tiles_i8, with_f32, with_i8};
 use super::geometry::{ChannelsLast, ConvGeometry, MatMulGeometry, Pass};
 use super::images_beside::ImagesBeside;
+use super::memo::Panels;
 use super::path::{KernelPath, active_path, on_features};
 use super::{
     channels_last, convolution, images_beside, matmul, requantize, threads, weight_gradient,
@@ -72,7 +73,7 @@ macro_rules! products {
                 return $finish;
             }
             let $largest = $with!(path, E if convolution::forward_suits::<E>(g) => {
-                convolution::forward::<E>(g, [x, w], y, scratch, None)
+                convolution::forward::<E>(g, [x, w], y, scratch, (None, None))
             });
             $finish
         }
@@ -262,7 +263,7 @@ pub(crate) fn near_i8(
         Pass::Forward => {
             check(g, operands[0].len(), operands[1].len(), sums.len());
             Some(with_i8!(path, E if convolution::forward_suits::<E>(g) => {
-                convolution::forward::<E>(g, operands, sums, scratch, near)
+                convolution::forward::<E>(g, operands, sums, scratch, (near, None))
             }))
         }
         Pass::InputGradient => {
@@ -273,6 +274,35 @@ pub(crate) fn near_i8(
         }
         Pass::WeightGradient => None,
     }
+}
+
+/// The forward product of bytes, whose packed weights stay for further calls of the same product; the sums' largest magnitude. `None`, with
+/// nothing done, where they do not stay, or another form than sweeps is shorter.
+pub(crate) fn forward_by_panels(
+    path: KernelPath,
+    g: &ConvGeometry,
+    [x, w]: [&[i8]; 2],
+    sums: &mut [i32],
+    scratch: &mut [u8],
+    panels: &Panels,
+) -> Option<u32> {
+    let packing = panels.packing(match forward_panel_bytes(g) {
+        0 => return None,
+        bytes => bytes,
+    })?;
+    check(g, x.len(), w.len(), sums.len());
+    Some(with_i8!(path, E if convolution::forward_suits::<E>(g) => {
+        convolution::forward::<E>(g, [x, w], sums, scratch, (None, Some(packing)))
+    }))
+}
+
+/// Bytes of packed weights that [`forward_by_panels`] keeps; none where it keeps none.
+pub(crate) fn forward_panel_bytes(g: &ConvGeometry) -> usize {
+    g.check();
+    if g.is_depthwise() || images_beside::is_shorter(Pass::Forward, g) || g.output_len() == 0 {
+        return 0;
+    }
+    most_tiles_i8!(E => convolution::forward_panel_bytes::<E>(g))
 }
 
 /// Convolution of plain bytes, channels last: `x` `[batch, height, width, channels]` (unsigned bytes as their bits), `w` `[features, kernel

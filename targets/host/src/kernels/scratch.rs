@@ -94,6 +94,28 @@ impl<'a> Scratch<'a> {
     }
 }
 
+/// What [`Scratch::units`] and then [`Scratch::sums`] of these lengths gave of the same bytes.
+///
+/// # Panics
+/// When they do not hold as many.
+pub(crate) fn packed<S: super::engine::Sum>(
+    bytes: &[u8],
+    units: usize,
+    sums: usize,
+) -> (&[u32], &[S]) {
+    const { assert!(size_of::<S>() == 4 && align_of::<S>() == 4) };
+    let skip = bytes.as_ptr().align_offset(ALIGNMENT).min(bytes.len());
+    let (first, second) = bytes[skip..].split_at(words_bytes(units));
+    assert!(sums * 4 <= second.len(), "the packed weights are smaller than their stated size");
+    // SAFETY: both start on a 64-byte boundary and hold as many initialised words, of which any bits are a value.
+    unsafe {
+        (
+            core::slice::from_raw_parts(first.as_ptr().cast(), units),
+            core::slice::from_raw_parts(second.as_ptr().cast(), sums),
+        )
+    }
+}
+
 /// Sums as the words that hold them.
 pub(crate) fn words_of<S: super::engine::Sum>(sums: &[S]) -> &[u32] {
     const { assert!(size_of::<S>() == 4 && align_of::<S>() == 4) };

@@ -3,7 +3,7 @@
 //! Every output is computed by one thread in the same order whatever the number of threads, so
 //! that results do not depend on it.
 
-use std::cell::{RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -44,10 +44,18 @@ pub fn threads() -> usize {
     }
 }
 
+thread_local! {
+    /// Whether this thread runs one of several tasks, so that there is no other thread to share it with.
+    static IS_SHARE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Into how many parts to split a product of so many multiplications that has `units` separable
 /// pieces.
 pub(crate) fn parts(multiplications: usize, units: usize) -> usize {
     if multiplications < WORTH || multiplications < WORTH_WAKING && !are_looking() {
+        return 1;
+    }
+    if IS_SHARE.get() {
         return 1;
     }
     threads().min(units).clamp(1, MOST_PARTS)
@@ -220,7 +228,10 @@ impl Pool {
     fn perform(&self, index: usize, count: usize) {
         // SAFETY: this task has been taken and not ended, so that `run` has not returned, and nobody writes.
         let task = unsafe { &**self.call.0.task.0.get() };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task(index))) {
+        let outer = IS_SHARE.replace(true);
+        let result = catch_unwind(AssertUnwindSafe(|| task(index)));
+        IS_SHARE.set(outer);
+        if let Err(panic) = result {
             // Of several panics the first is the caller's; another is forgotten, for what drops it may panic again.
             let mut first = lock(&self.panic);
             match *first {
