@@ -11,7 +11,7 @@ use crate::glue::{KERNELS, ROUTINES, assembly};
 use crate::machine::Version;
 use crate::select::Routine;
 use crate::target::HvxTarget;
-use crate::{bands, documents, fastrpc, groups};
+use crate::{bands, documents, fastrpc, groups, slices};
 
 /// Name of the file with the routines that kernels call.
 pub(crate) const RUNTIME: &str = "trainc_hvx_rt.S";
@@ -129,6 +129,7 @@ impl Dialect for HvxTarget {
             ("trainc_hvx_hooks.h", HOOKS),
             ("trainc_hvx_bands.h", bands::HEADER),
             ("trainc_hvx_groups.h", groups::HEADER),
+            ("trainc_hvx_slices.h", slices::HEADER),
             (RESIDENT, include_str!("support/trainc_hvx_resident.c")),
         ]
         .map(|(name, contents)| SupportFile { name: name.into(), contents: contents.into() })

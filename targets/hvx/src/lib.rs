@@ -28,6 +28,7 @@ mod parts;
 mod pools;
 mod products;
 pub mod select;
+mod slices;
 mod target;
 mod window_pools;
 

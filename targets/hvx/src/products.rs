@@ -190,7 +190,11 @@ impl Product {
         Ok(result)
     }
 
-    fn sums(c: &Convolution, unsigned: bool) -> Result<Product, String> {
+    /// Sums that stay as they are.
+    ///
+    /// # Errors
+    /// Why loops serve.
+    pub(crate) fn sums(c: &Convolution, unsigned: bool) -> Result<Product, String> {
         if unsigned && c.swapped {
             return Err("what takes the error's place is u8".into());
         }

@@ -19,6 +19,7 @@ use crate::loops::Loops;
 use crate::machine::Version;
 use crate::pools::Pooling;
 use crate::products::Product;
+use crate::slices::SlicedProduct;
 
 /// Packets that pass while a KiB comes from memory, at 8 bytes a packet. A model.
 const REFILL: u64 = 128;
@@ -95,6 +96,9 @@ impl Target for HvxTarget {
         let depthwise = aligned(signature, DepthwiseProduct::of);
         if let Some(depthwise) = ways.ask(DepthwiseProduct::NAME, depthwise) {
             return trainc_c::take(ways, Tuned::new(depthwise, version));
+        }
+        if let Some(sliced) = ways.ask(SlicedProduct::NAME, aligned(signature, SlicedProduct::of)) {
+            return trainc_c::take(ways, Tuned::new(sliced, version));
         }
         if let Some(pool) = ways.ask(Pooling::NAME, aligned(signature, Pooling::of)) {
             return trainc_c::take(ways, Tuned::new(pool, version));

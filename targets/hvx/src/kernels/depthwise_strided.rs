@@ -81,8 +81,8 @@ impl Strided {
             own == [1, 2, 1] && line.input == 2 * line.output
         };
         let error = |line: &&Line| {
-            let own = [line.step, line.stride, line.taps - line.before];
-            own == [2, 1, 2] && line.output == 2 * line.input
+            let own = [line.step, line.stride, line.before + 2];
+            own == [2, 1, line.taps] && line.output == 2 * line.input
         };
         let pass = match turned {
             false if lines.iter().all(forward) => Pass::Forward,

@@ -20,6 +20,8 @@ struct Shape {
     input: [usize; 2],
     output: [usize; 2],
     kernel: [usize; 2],
+    /// From a tap to the next.
+    dilations: [usize; 2],
     strides: [usize; 2],
     /// Padding at the top and left.
     before: [usize; 2],
@@ -29,8 +31,6 @@ impl Shape {
     fn of(c: &Convolution) -> Result<Shape, String> {
         let reason = if c.outputs != 1 {
             "channels have several filters each"
-        } else if c.dilations != [1, 1] {
-            "its taps lie apart"
         } else if !c.strides.iter().all(|s| [1, 2].contains(s)) {
             "its stride is over 2"
         } else if c.tap_count() > TAPS {
@@ -42,6 +42,7 @@ impl Shape {
                 input: [c.height, c.width],
                 output: [c.rows, c.columns],
                 kernel: c.taps,
+                dilations: c.dilations,
                 strides: c.strides,
                 before: [c.pads[0], c.pads[1]],
             });
@@ -54,13 +55,19 @@ impl Shape {
         [0, 1].map(|i| Axis {
             stride: self.strides[i],
             before: self.before[i],
-            length: self.output[i] - 1 + self.kernel[i].div_ceil(self.strides[i]),
+            length: self.output[i] - 1 + self.reach()[i].div_ceil(self.strides[i]),
         })
     }
 
+    /// Rows and columns from a window's first tap to its last, both counted.
+    fn reach(&self) -> [usize; 2] {
+        [0, 1].map(|i| (self.kernel[i] - 1) * self.dilations[i] + 1)
+    }
+
+    /// Where taps lie in a window.
     fn taps(&self) -> impl Iterator<Item = [usize; 2]> + use<> {
-        let [height, width] = self.kernel;
-        (0..height).flat_map(move |kh| (0..width).map(move |kw| [kh, kw]))
+        let ([height, width], [down, right]) = (self.kernel, self.dilations);
+        (0..height).flat_map(move |kh| (0..width).map(move |kw| [kh * down, kw * right]))
     }
 }
 
@@ -200,7 +207,7 @@ fn each_plane(b: &mut LoopBuilder, shape: &Shape, body: impl FnOnce(&mut LoopBui
 fn input_gradient(b: &mut LoopBuilder, shape: &Shape) {
     let (dy, dx) = (b.input(0), b.output(0));
     // Windows before the first that reach a position.
-    let earlier = [0, 1].map(|i| shape.kernel[i].div_ceil(shape.strides[i]) - 1);
+    let earlier = [0, 1].map(|i| shape.reach()[i].div_ceil(shape.strides[i]) - 1);
     let places = [0, 1].map(|i| (shape.input[i] - 1 + shape.before[i]) / shape.strides[i] + 1);
     let windows = [0, 1].map(|i| Axis {
         stride: 1,

@@ -173,6 +173,26 @@ const SPARSE: &[Shape] = &[
     (1, 1, [3, 40], [3, 3], [1, 1], [5, 5], [1, 1], [1; 4]),
 ];
 
+/// Channels in groups: as in nets, single channels with several filters or with taps that lie apart, slices shorter than a vector, of
+/// whole vectors and not, one image and several.
+const GROUPS: &[Shape] = &[
+    (3, 4, [9, 9], [20, 20], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (2, 8, [4, 4], [8, 8], [3, 3], [2, 2], [1, 1], [1; 4]),
+    (1, 3, [8, 5], [16, 16], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (4, 2, [16, 24], [7, 7], [1, 1], [1, 1], [1, 1], [0; 4]),
+    (2, 2, [6, 10], [9, 5], [1, 1], [2, 2], [1, 1], [0; 4]),
+    (3, 6, [1, 1], [10, 12], [3, 3], [1, 1], [2, 2], [2; 4]),
+    (1, 5, [1, 2], [11, 9], [3, 3], [1, 1], [1, 1], [1; 4]),
+    (2, 5, [1, 3], [5, 5], [5, 5], [2, 1], [1, 1], [2; 4]),
+    (5, 7, [3, 2], [1, 1], [1, 1], [1, 1], [1, 1], [0; 4]),
+    (1, 2, [4, 40], [3, 3], [3, 3], [1, 1], [1, 1], [0; 4]),
+    (1, 4, [2, 2], [1, 40], [1, 5], [1, 1], [1, 4], [0, 8, 0, 8]),
+    (2, 9, [1, 1], [7, 33], [3, 3], [2, 2], [2, 2], [2; 4]),
+    (1, 3, [1, 1], [1, 50], [1, 3], [1, 1], [1, 8], [0, 8, 0, 8]),
+    (1, 2, [1, 1], [21, 6], [5, 1], [1, 2], [4, 1], [8, 0, 8, 0]),
+    (4, 4, [1, 1], [6, 6], [2, 3], [2, 1], [1, 3], [0, 3, 1, 3]),
+];
+
 /// Rows, inner size, columns.
 const MATRICES: &[[usize; 3]] = &[
     [1, 1, 1],
@@ -251,10 +271,41 @@ pub(crate) fn all() -> Vec<Case> {
             }
         }
     }
+    grouped(&mut products, &mut random);
     kept_shifts(&mut products, &mut random);
     updates(&mut products, &mut random);
     products.extend((1..=16).map(ties));
     products
+}
+
+/// Sums of channels in groups, of all passes.
+fn grouped(products: &mut Vec<Case>, random: &mut Random) {
+    for (n, &(images, groups, [c, o], size, taps, strides, dilations, pads)) in
+        GROUPS.iter().enumerate()
+    {
+        let x = [images, groups * c, size[0], size[1]];
+        let w = [groups * o, c, taps[0], taps[1]];
+        let forward = Conv2d { strides, pads, dilations, groups };
+        let y =
+            forward.clone().infer_shape(&x, &w).unwrap_or_else(|| panic!("{x:?} {w:?} do not fit"));
+        let error = Conv2dGradientInput { strides, pads, dilations, groups, input_size: size };
+        let gradient = Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size: taps };
+        let passes: [(&str, Op, [&[usize]; 2]); 3] = [
+            ("forward", forward.into(), [&x, &w]),
+            ("error", error.into(), [&y, &w]),
+            ("gradient", gradient.into(), [&x, &y]),
+        ];
+        for (pass, op, shapes) in passes {
+            for (a, b) in [VALUES[0], VALUES[1 + n % 7]] {
+                products.push(Case {
+                    what: format!("groups {pass} {x:?} {w:?}"),
+                    op: op.clone(),
+                    inputs: vec![tensor(random, shapes[0], a), tensor(random, shapes[1], b)],
+                    constant: n % 3 == 0,
+                });
+            }
+        }
+    }
 }
 
 /// Sums that lie halfway between results of either sign, and one beside, whose largest is shifted by so many bits.
