@@ -39,6 +39,9 @@ const SHIFTED: (&str, &str) =
 const DISPATCH: (&str, &str) =
     ("trainc_neon_dispatch.h", include_str!("../support/trainc_neon_dispatch.h"));
 
+const LOOKUP: (&str, &str) =
+    ("trainc_neon_lookup.h", include_str!("../support/trainc_neon_lookup.h"));
+
 impl Level {
     /// Instructions that multiply a block of two panels: 8 by 8 sums of 16 products.
     pub(crate) fn block_instructions(self) -> usize {
@@ -77,6 +80,7 @@ impl Level {
             POOL,
             ("trainc_neon_sum.h", include_str!("../support/trainc_neon_sum.h")),
         ];
+        headers.extend((self != Level::Armv7).then_some(LOOKUP));
         headers.extend(match self {
             Level::Armv7 => vec![BASELINE],
             Level::Baseline => vec![BASELINE, FLOAT],

@@ -6,6 +6,7 @@
 mod bits;
 mod depthwise;
 mod level;
+mod lookup;
 pub mod loops;
 mod lowering;
 mod normalization;

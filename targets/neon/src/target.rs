@@ -12,6 +12,7 @@ use trainc_ir::target::{ArtifactFile, EmitError, Target, TargetDescription};
 use crate::bits::Bits;
 use crate::depthwise::Depthwise;
 use crate::level::Level;
+use crate::lookup::Lookup;
 use crate::loops::Loops;
 use crate::normalization::Normalization;
 use crate::pool::Pool;
@@ -133,6 +134,10 @@ impl Target for NeonTarget {
         let sum = AlignedSum::of(self.level, signature).map(Ok);
         if let Some(sum) = ways.ask(AlignedSum::NAME, sum) {
             return trainc_c::take(ways, sum);
+        }
+        let lookup = Lookup::of(self.level, signature).map(Ok);
+        if let Some(lookup) = ways.ask(Lookup::NAME, lookup) {
+            return trainc_c::take(ways, lookup);
         }
         if let Some(pool) = ways.ask(Pool::NAME, Pool::of(signature).map(Ok)) {
             return trainc_c::take(ways, pool);

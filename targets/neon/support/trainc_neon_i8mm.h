@@ -29,25 +29,19 @@ TRAINC_PART uint32x4_t trainc_store_2x4(int32_t *sums, int32x4_t left, int32x4_t
     return vreinterpretq_u32_s32(vorrq_s32(vabsq_s32(left), vabsq_s32(right)));
 }
 
-/* sums[row][lane] of 8 by 8 over the blocks of all runs; returns the bits of their magnitudes.
- * The sums have names, since compilers keep arrays of them in memory. */
-TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_i8mm(const int8_t *rows, const int8_t *lanes,
-    const struct trainc_run *run, int32_t runs, int32_t *sums)
-{
-    const int32_t *none = trainc_no_sums;
-    TRAINC_OPAQUE(none);
-    /* Of the rows 0 and 1, 2 and 3, ..; each with the lanes 0 and 1, 2 and 3, .. */
-    int32x4_t a0 = vld1q_s32(none), a1 = vld1q_s32(none + 4);
-    int32x4_t a2 = vld1q_s32(none + 8), a3 = vld1q_s32(none + 12);
-    int32x4_t b0 = vld1q_s32(none + 16), b1 = vld1q_s32(none + 20);
-    int32x4_t b2 = vld1q_s32(none + 24), b3 = vld1q_s32(none + 28);
-    int32x4_t c0 = vld1q_s32(none + 32), c1 = vld1q_s32(none + 36);
-    int32x4_t c2 = vld1q_s32(none + 40), c3 = vld1q_s32(none + 44);
-    int32x4_t d0 = vld1q_s32(none + 48), d1 = vld1q_s32(none + 52);
+/* The sums of the rows 0 and 1, 2 and 3, ..; each with the lanes 0 and 1, 2 and 3, ..: they have names, since
+ * compilers keep arrays of them in memory. */
+#define TRAINC_TILE_SUMS                                                    \
+    const int32_t *none = trainc_no_sums;                                   \
+    TRAINC_OPAQUE(none);                                                    \
+    int32x4_t a0 = vld1q_s32(none), a1 = vld1q_s32(none + 4);               \
+    int32x4_t a2 = vld1q_s32(none + 8), a3 = vld1q_s32(none + 12);          \
+    int32x4_t b0 = vld1q_s32(none + 16), b1 = vld1q_s32(none + 20);         \
+    int32x4_t b2 = vld1q_s32(none + 24), b3 = vld1q_s32(none + 28);         \
+    int32x4_t c0 = vld1q_s32(none + 32), c1 = vld1q_s32(none + 36);         \
+    int32x4_t c2 = vld1q_s32(none + 40), c3 = vld1q_s32(none + 44);         \
+    int32x4_t d0 = vld1q_s32(none + 48), d1 = vld1q_s32(none + 52);         \
     int32x4_t d2 = vld1q_s32(none + 56), d3 = vld1q_s32(none + 60);
-    for (const struct trainc_run *end = run + runs; run != end; run++) {
-        const int8_t *row = rows + run->rows, *lane = lanes + run->lanes;
-        const int8_t *const stop = row + 128 * (ptrdiff_t)run->blocks;
 #define TRAINC_ROWS(r, k)                       \
     r##0 = vmmlaq_s32(r##0, k, y.val[0]);       \
     r##1 = vmmlaq_s32(r##1, k, y.val[1]);       \
@@ -66,29 +60,78 @@ TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_i8mm(const int8_t *rows, const 
         TRAINC_ROWS(c, x.val[2]);                   \
         TRAINC_ROWS(d, x.val[3]);                   \
     }
+#define TRAINC_BLOCK                                \
+    TRAINC_HALF                                     \
+    TRAINC_HALF
+/* Stores them as [8 rows][8 lanes]; the bits of their magnitudes. */
+#define TRAINC_TILE_STORED                                              \
+    uint32x4_t bits = trainc_store_2x4(sums, a0, a1);                   \
+    bits = vorrq_u32(bits, trainc_store_2x4(sums + 4, a2, a3));         \
+    bits = vorrq_u32(bits, trainc_store_2x4(sums + 16, b0, b1));        \
+    bits = vorrq_u32(bits, trainc_store_2x4(sums + 20, b2, b3));        \
+    bits = vorrq_u32(bits, trainc_store_2x4(sums + 32, c0, c1));        \
+    bits = vorrq_u32(bits, trainc_store_2x4(sums + 36, c2, c3));        \
+    bits = vorrq_u32(bits, trainc_store_2x4(sums + 48, d0, d1));        \
+    bits = vorrq_u32(bits, trainc_store_2x4(sums + 52, d2, d3));
+
+/* sums[row][lane] of 8 by 8 over the blocks of all runs; returns the bits of their magnitudes. */
+TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_tile_i8mm(const int8_t *rows, const int8_t *lanes,
+    const struct trainc_run *run, int32_t runs, int32_t *sums)
+{
+    TRAINC_TILE_SUMS
+    for (const struct trainc_run *end = run + runs; run != end; run++) {
+        const int8_t *row = rows + run->rows, *lane = lanes + run->lanes;
+        const int8_t *const stop = row + 128 * (ptrdiff_t)run->blocks;
         if ((run->blocks & 1) != 0) {
-            TRAINC_HALF
-            TRAINC_HALF
+            TRAINC_BLOCK
         }
         while (row != stop) {
-            TRAINC_HALF
-            TRAINC_HALF
+            TRAINC_BLOCK
             TRAINC_BEHIND;
-            TRAINC_HALF
-            TRAINC_HALF
+            TRAINC_BLOCK
         }
-#undef TRAINC_HALF
-#undef TRAINC_ROWS
     }
-    uint32x4_t bits = trainc_store_2x4(sums, a0, a1);
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 4, a2, a3));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 16, b0, b1));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 20, b2, b3));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 32, c0, c1));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 36, c2, c3));
-    bits = vorrq_u32(bits, trainc_store_2x4(sums + 48, d0, d1));
-    return vorrq_u32(bits, trainc_store_2x4(sums + 52, d2, d3));
+    TRAINC_TILE_STORED
+    return bits;
 }
+
+/* The same over images of so many blocks each, which lie one behind the other in panels of rows and have a
+ * gap behind each in panels of lanes. */
+TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_images_i8mm(const int8_t *row, const int8_t *lane,
+    int32_t images, int32_t blocks, int32_t gap, int32_t *sums)
+{
+    TRAINC_TILE_SUMS
+    for (; images > 0; images--) {
+        if ((blocks & 1) != 0) {
+            TRAINC_BLOCK
+            TRAINC_BEHIND;
+        }
+        if ((blocks & 2) != 0) {
+            TRAINC_BLOCK
+            TRAINC_BEHIND;
+            TRAINC_BLOCK
+            TRAINC_BEHIND;
+        }
+        for (int32_t fours = blocks / 4; fours > 0; fours--) {
+            TRAINC_BLOCK
+            TRAINC_BEHIND;
+            TRAINC_BLOCK
+            TRAINC_BEHIND;
+            TRAINC_BLOCK
+            TRAINC_BEHIND;
+            TRAINC_BLOCK
+        }
+        lane += gap;
+    }
+    TRAINC_TILE_STORED
+    return bits;
+}
+
+#undef TRAINC_TILE_SUMS
+#undef TRAINC_ROWS
+#undef TRAINC_HALF
+#undef TRAINC_BLOCK
+#undef TRAINC_TILE_STORED
 
 /* Two registers of 2 by 2 sums as they are; returns the bits of their magnitudes. */
 TRAINC_PART uint32x4_t trainc_store_2x2x2(int32_t *sums, int32x4_t first, int32x4_t second)
@@ -180,9 +223,6 @@ TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 2)
     const int8x16x4_t y##n = vld1q_s8_x4(y);  \
     y += 64;                                  \
     TRAINC_OPAQUE(y);
-#define TRAINC_STEP_OF_LANES(first, halves)   \
-    u##first += 16 * (halves);                \
-    TRAINC_OPAQUE(u##first)
 /* Of six rows at most, three pairs of rows are there. */
 #define TRAINC_PAIR_OF(l, x, y)               \
     l##0 = vmmlaq_s32(l##0, x, y.val[0]);     \
@@ -200,65 +240,103 @@ TRAINC_TILES_IN_PLACE(i8mm, TRAINC_I8MM, tiles, 2)
         bits = vorrq_u32(bits, vreinterpretq_u32_s32(vabsq_s32(l##2)));               \
     }
 
-/* One, two, and three halves of a block: 16 registers have the sums, 12 the rows at most. */
-#define TRAINC_LANES_OF_ONE(l, first, second)   \
-    {                                           \
-        const int8x16_t u = vld1q_s8(u##first); \
-        TRAINC_STEP_OF_LANES(first, 1);         \
-        TRAINC_PAIR_OF(l, u, y0);               \
-        TRAINC_BEHIND;                          \
+/* Loads one, two, or three registers of lanes, and steps their pointer forward: behind them, or as far as
+ * `onward` says. That is one instruction, which GCC does not find for a distance in a register. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define TRAINC_ONWARD(list)                                                                 \
+    __asm__("ld1 " list ", [%1], %2" : "=w"(u), "+r"(*at)                                   \
+        : "r"(onward), "m"(*(const int8_t(*)[sizeof(u)])*at))
+#else
+#define TRAINC_ONWARD(list) *at += onward
+#endif
+#define TRAINC_LOADS_OF_LANES(name, type, load, list)                                       \
+    TRAINC_PART type trainc_load_##name(const int8_t **at)                                  \
+    {                                                                                       \
+        const type u = load(*at);                                                           \
+        *at += sizeof(u);                                                                   \
+        TRAINC_OPAQUE(*at);                                                                 \
+        return u;                                                                           \
+    }                                                                                       \
+    TRAINC_PART type trainc_load_##name##_onward(const int8_t **at, ptrdiff_t onward)       \
+    {                                                                                       \
+        type u = load(*at);                                                                 \
+        TRAINC_ONWARD(list);                                                                \
+        return u;                                                                           \
     }
-#define TRAINC_LANES_OF_TWO(l, first, second)        \
-    {                                                \
-        const int8x16x2_t u = vld1q_s8_x2(u##first); \
-        TRAINC_STEP_OF_LANES(first, 2);              \
-        TRAINC_PAIR_OF(l, u.val[0], y0);             \
-        TRAINC_PAIR_OF(l, u.val[1], y1);             \
-        TRAINC_BEHIND;                               \
+TRAINC_LOADS_OF_LANES(one, int8x16_t, vld1q_s8, "{%0.16b}")
+TRAINC_LOADS_OF_LANES(two, int8x16x2_t, vld1q_s8_x2, "{%S0.16b - %T0.16b}")
+TRAINC_LOADS_OF_LANES(three, int8x16x3_t, vld1q_s8_x3, "{%S0.16b - %U0.16b}")
+#undef TRAINC_LOADS_OF_LANES
+#undef TRAINC_ONWARD
+
+/* One, two, and three halves of a block: 16 registers have the sums, 12 the rows at most. The last halves
+ * of a stretch among even ones step on to the next. */
+#define TRAINC_LANES_OF(name, first, last) \
+    (last) ? trainc_load_##name##_onward(&u##first, onward) : trainc_load_##name(&u##first)
+#define TRAINC_LANES_OF_ONE(l, first, last)                          \
+    {                                                                \
+        const int8x16_t u = TRAINC_LANES_OF(one, first, last);       \
+        TRAINC_PAIR_OF(l, u, y0);                                    \
+        TRAINC_BEHIND;                                               \
     }
-#define TRAINC_LANES_OF_THREE(l, first, second)      \
-    {                                                \
-        const int8x16x3_t u = vld1q_s8_x3(u##first); \
-        TRAINC_STEP_OF_LANES(first, 3);              \
-        TRAINC_PAIR_OF(l, u.val[0], y0);             \
-        TRAINC_PAIR_OF(l, u.val[1], y1);             \
-        TRAINC_PAIR_OF(l, u.val[2], y2);             \
-        TRAINC_BEHIND;                               \
+#define TRAINC_LANES_OF_TWO(l, first, last)                          \
+    {                                                                \
+        const int8x16x2_t u = TRAINC_LANES_OF(two, first, last);     \
+        TRAINC_PAIR_OF(l, u.val[0], y0);                             \
+        TRAINC_PAIR_OF(l, u.val[1], y1);                             \
+        TRAINC_BEHIND;                                               \
     }
-#define TRAINC_ONE_HALF                     \
-    {                                       \
-        TRAINC_HALF_OF_ROWS(0)              \
-        TRAINC_BEHIND;                      \
-        TRAINC_PAIRS(TRAINC_LANES_OF_ONE);  \
+#define TRAINC_LANES_OF_THREE(l, first, last)                        \
+    {                                                                \
+        const int8x16x3_t u = TRAINC_LANES_OF(three, first, last);   \
+        TRAINC_PAIR_OF(l, u.val[0], y0);                             \
+        TRAINC_PAIR_OF(l, u.val[1], y1);                             \
+        TRAINC_PAIR_OF(l, u.val[2], y2);                             \
+        TRAINC_BEHIND;                                               \
     }
-#define TRAINC_TWO_HALVES                   \
-    {                                       \
-        TRAINC_HALF_OF_ROWS(0)              \
-        TRAINC_HALF_OF_ROWS(1)              \
-        TRAINC_BEHIND;                      \
-        TRAINC_PAIRS(TRAINC_LANES_OF_TWO);  \
+#define TRAINC_EVEN_LANES(LANES, last) \
+    LANES(a, 0, last)                  \
+    LANES(b, 2, last)                  \
+    LANES(c, 4, last)                  \
+    LANES(d, 6, last)
+#define TRAINC_ONE_HALF(last)                         \
+    {                                                 \
+        TRAINC_HALF_OF_ROWS(0)                        \
+        TRAINC_BEHIND;                                \
+        TRAINC_EVEN_LANES(TRAINC_LANES_OF_ONE, last)  \
     }
-#define TRAINC_THREE_HALVES                   \
-    {                                         \
-        TRAINC_HALF_OF_ROWS(0)                \
-        TRAINC_HALF_OF_ROWS(1)                \
-        TRAINC_HALF_OF_ROWS(2)                \
-        TRAINC_BEHIND;                        \
-        TRAINC_PAIRS(TRAINC_LANES_OF_THREE);  \
+#define TRAINC_TWO_HALVES(last)                       \
+    {                                                 \
+        TRAINC_HALF_OF_ROWS(0)                        \
+        TRAINC_HALF_OF_ROWS(1)                        \
+        TRAINC_BEHIND;                                \
+        TRAINC_EVEN_LANES(TRAINC_LANES_OF_TWO, last)  \
+    }
+#define TRAINC_THREE_HALVES(last)                      \
+    {                                                  \
+        TRAINC_HALF_OF_ROWS(0)                         \
+        TRAINC_HALF_OF_ROWS(1)                         \
+        TRAINC_HALF_OF_ROWS(2)                         \
+        TRAINC_BEHIND;                                 \
+        TRAINC_EVEN_LANES(TRAINC_LANES_OF_THREE, last) \
     }
 
 /* The same of lanes that lie in pairs (trainc_pixels_in_pairs): an even lane's place is that of itself
  * with the next one, and all that lies together is twice as far apart. A stretch is so many rounds of
  * so many halves of blocks, of which compilers know the number; of six rows in all or fewer what would be
  * rows 6 and 7 of sums is left as it is. `eights` times 8 places, one behind the other, and so are their
- * sums. */
+ * sums. Even stretches need no table: they lie one behind the other in panels, are of one round each, and
+ * `step` bytes apart in the operand. */
 TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(int32_t rows_in_all, const int8_t *rows,
     int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places, int32_t eights,
-    const struct trainc_stretch *s, int32_t count, int32_t rounds, int32_t halves, int32_t *sums)
+    int32_t even, const struct trainc_stretch *s, int32_t count, ptrdiff_t step, int32_t rounds,
+    int32_t halves, int32_t *sums)
 {
     /* Three at a time where that leaves none alone, for each load of rows and of lanes counts. */
     const int32_t twos = halves % 3 == 0 || halves == 1 ? 0 : halves % 3 == 2 ? 1 : 2;
     const int32_t threes = (halves - 2 * twos) / 3;
+    /* From a stretch's last load on. */
+    const ptrdiff_t onward = step - 16 * (halves - (halves == 1 ? 1 : twos > 0 ? 2 : 3));
     const int32_t *none = trainc_no_sums;
     uint32x4_t bits = vdupq_n_u32(0);
     TRAINC_OPAQUE(none);
@@ -273,34 +351,53 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(int32_t rows_in_all, const 
         const int8_t *row = rows;
         for (int32_t panel = 0; panel < panels; panel++) {
             TRAINC_PAIRS(TRAINC_FOUR_SUMS);
-            for (const struct trainc_stretch *at = s, *end = s + count; at != end;) {
-                const int8_t *y = row + at->rows;
-                const ptrdiff_t k = at->lanes;
-                const int8_t *u0 = x0 + k, *u2 = x2 + k, *u4 = x4 + k, *u6 = x6 + k;
+            const int8_t *y = row, *u0 = x0, *u2 = x2, *u4 = x4, *u6 = x6;
+            const struct trainc_stretch *at = s;
+            for (int32_t left = count; left > 0; left--) {
                 int32_t round = rounds;
-                at++;
-                TRAINC_OPAQUE(at);
+                if (!even) {
+                    const ptrdiff_t k = at->lanes;
+                    y = row + at->rows;
+                    u0 = x0 + k;
+                    u2 = x2 + k;
+                    u4 = x4 + k;
+                    u6 = x6 + k;
+                    at++;
+                    TRAINC_OPAQUE(at);
+                }
                 do {
                     if (halves == 1) {
-                        TRAINC_ONE_HALF
+                        TRAINC_ONE_HALF(even)
                     }
                     if (threes > 0) {
-                        TRAINC_THREE_HALVES
+                        TRAINC_THREE_HALVES(even && threes == 1 && twos == 0)
                     }
                     if (threes > 1) {
-                        TRAINC_THREE_HALVES
+                        TRAINC_THREE_HALVES(even && threes == 2 && twos == 0)
                     }
                     if (threes > 2) {
-                        TRAINC_THREE_HALVES
+                        TRAINC_THREE_HALVES(even && threes == 3 && twos == 0)
                     }
                     if (threes > 3) {
-                        TRAINC_THREE_HALVES
+                        TRAINC_THREE_HALVES(even && threes == 4 && twos == 0)
+                    }
+                    if (threes > 4) {
+                        TRAINC_THREE_HALVES(even && threes == 5)
+                    }
+                    if (threes > 5) {
+                        TRAINC_THREE_HALVES(even && threes == 6)
+                    }
+                    if (threes > 6) {
+                        TRAINC_THREE_HALVES(even && threes == 7)
+                    }
+                    if (threes > 7) {
+                        TRAINC_THREE_HALVES(even)
                     }
                     if (twos > 0) {
-                        TRAINC_TWO_HALVES
+                        TRAINC_TWO_HALVES(even && twos == 1)
                     }
                     if (twos > 1) {
-                        TRAINC_TWO_HALVES
+                        TRAINC_TWO_HALVES(even)
                     }
                 } while (--round != 0);
             }
@@ -312,8 +409,8 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(int32_t rows_in_all, const 
     return bits;
 }
 
-/* The functions for stretches of so many halves, and those for several rounds of these; of panels of 8 rows,
- * and of six rows at most. */
+/* The functions for stretches of so many halves, those for several rounds of these, and those for even
+ * ones; of panels of 8 rows, and of six rows at most. */
 #define TRAINC_PAIRS_OF_ROWS(kind, rows_in_all, halves)                                           \
     TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_##kind##_once##halves##_i8mm(const int8_t *rows,  \
         int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places,        \
@@ -322,7 +419,7 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(int32_t rows_in_all, const 
     {                                                                                             \
         (void)rounds;                                                                             \
         return trainc_pairs_i8mm(rows_in_all, rows, panels, panel_bytes, operand, places, eights, \
-            s, count, 1, halves, sums);                                                           \
+            0, s, count, 0, 1, halves, sums);                                                      \
     }                                                                                             \
     TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_##kind##_rounds##halves##_i8mm(                   \
         const int8_t *rows, int32_t panels, int32_t panel_bytes, const int8_t *operand,           \
@@ -330,11 +427,23 @@ TRAINC_PART TRAINC_I8MM uint32x4_t trainc_pairs_i8mm(int32_t rows_in_all, const 
         int32_t rounds, int32_t *sums)                                                            \
     {                                                                                             \
         return trainc_pairs_i8mm(rows_in_all, rows, panels, panel_bytes, operand, places, eights, \
-            s, count, rounds, halves, sums);                                                      \
+            0, s, count, 0, rounds, halves, sums);                                                \
     }
+#define TRAINC_EVEN_OF_ROWS(kind, rows_in_all, halves)                                            \
+    TRAINC_SHARED TRAINC_I8MM uint32x4_t trainc_##kind##_even##halves##_i8mm(const int8_t *rows,  \
+        int32_t panels, int32_t panel_bytes, const int8_t *operand, const int32_t *places,        \
+        int32_t eights, int32_t count, int32_t step, int32_t *sums)                               \
+    {                                                                                             \
+        return trainc_pairs_i8mm(rows_in_all, rows, panels, panel_bytes, operand, places, eights, \
+            1, NULL, count, step, 1, halves, sums);                                               \
+    }
+#define TRAINC_EVEN_OF(halves)               \
+    TRAINC_EVEN_OF_ROWS(pairs, 8, halves)    \
+    TRAINC_EVEN_OF_ROWS(six, 6, halves)
 #define TRAINC_PAIRS_OF(halves)              \
     TRAINC_PAIRS_OF_ROWS(pairs, 8, halves)   \
-    TRAINC_PAIRS_OF_ROWS(six, 6, halves)
+    TRAINC_PAIRS_OF_ROWS(six, 6, halves)     \
+    TRAINC_EVEN_OF(halves)
 
 TRAINC_PAIRS_OF(1)
 TRAINC_PAIRS_OF(2)
@@ -348,13 +457,20 @@ TRAINC_PAIRS_OF(9)
 TRAINC_PAIRS_OF(10)
 TRAINC_PAIRS_OF(11)
 TRAINC_PAIRS_OF(12)
+TRAINC_EVEN_OF(15)
+TRAINC_EVEN_OF(18)
+TRAINC_EVEN_OF(21)
+TRAINC_EVEN_OF(24)
 
 #undef TRAINC_PAIRS_OF
+#undef TRAINC_EVEN_OF
 #undef TRAINC_PAIRS_OF_ROWS
+#undef TRAINC_EVEN_OF_ROWS
 #undef TRAINC_PAIR_OF
 #undef TRAINC_STORE_OF
 #undef TRAINC_HALF_OF_ROWS
-#undef TRAINC_STEP_OF_LANES
+#undef TRAINC_LANES_OF
+#undef TRAINC_EVEN_LANES
 #undef TRAINC_LANES_OF_ONE
 #undef TRAINC_LANES_OF_TWO
 #undef TRAINC_LANES_OF_THREE

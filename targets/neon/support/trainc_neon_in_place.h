@@ -107,8 +107,30 @@ TRAINC_PART void trainc_put_backwards(const int8_t *tile, int8_t *to)
     }
 }
 
-/* As trainc_transpose16, in line where it is repeated. */
-TRAINC_PART void trainc_transposed(const int8_t *src, ptrdiff_t src_stride, int8_t *dst)
+/* Stores four pixels of 16 channels, so far apart, and returns where the next one is: each by one instruction,
+ * which GCC does not find for a distance in a register. */
+TRAINC_PART int8_t *trainc_put_four(int32x4x4_t v, int8_t *to, ptrdiff_t apart)
+{
+#if defined(__GNUC__) && !defined(__clang__)
+    __asm__ volatile("st4 {%S1.s - %V1.s}[0], [%0], %2\n\tst4 {%S1.s - %V1.s}[1], [%0], %2\n\t"
+        "st4 {%S1.s - %V1.s}[2], [%0], %2\n\tst4 {%S1.s - %V1.s}[3], [%0], %2"
+        : "+r"(to) : "w"(v), "r"(apart) : "memory");
+#else
+    vst4q_lane_s32((int32_t *)(void *)to, v, 0);
+    to += apart;
+    vst4q_lane_s32((int32_t *)(void *)to, v, 1);
+    to += apart;
+    vst4q_lane_s32((int32_t *)(void *)to, v, 2);
+    to += apart;
+    vst4q_lane_s32((int32_t *)(void *)to, v, 3);
+    to += apart;
+#endif
+    return to;
+}
+
+/* As trainc_transpose16, in line where it is repeated, of pixels so far apart. */
+TRAINC_PART void trainc_transposed(const int8_t *src, ptrdiff_t src_stride, int8_t *dst,
+    ptrdiff_t apart)
 {
     int32_t half[64];
     const ptrdiff_t two = 2 * src_stride, three = 3 * src_stride;
@@ -122,23 +144,26 @@ TRAINC_PART void trainc_transposed(const int8_t *src, ptrdiff_t src_stride, int8
     for (int32_t j = 0; j < 16; j += 4) {
         const int32x4x4_t v = {{vld1q_s32(half + j), vld1q_s32(half + 16 + j),
             vld1q_s32(half + 32 + j), vld1q_s32(half + 48 + j)}};
-        vst4q_s32((int32_t *)(void *)(dst + 16 * j), v);
+        if (apart == 16) {
+            vst4q_s32((int32_t *)(void *)(dst + 16 * j), v);
+        } else {
+            dst = trainc_put_four(v, dst, apart);
+        }
     }
 }
 
-/* Stores 16 pixels of 16 channels so far apart. */
-TRAINC_PART void trainc_put_apart(const int8_t *tile, int8_t *to, ptrdiff_t apart)
+TRAINC_PART void trainc_tiles_of_rows(const int8_t *src, int32_t channels, int32_t plane,
+    const int32_t *places, ptrdiff_t apart, int8_t *dst)
 {
-    const ptrdiff_t two = 2 * apart, three = 3 * apart;
-    for (int32_t i = 0; i < 16; i += 4) {
-        const int8x16_t a = vld1q_s8(tile + 16 * i), b = vld1q_s8(tile + 16 * i + 16);
-        const int8x16_t c = vld1q_s8(tile + 16 * i + 32), d = vld1q_s8(tile + 16 * i + 48);
-        vst1q_s8(to, a);
-        vst1q_s8(to + apart, b);
-        vst1q_s8(to + two, c);
-        vst1q_s8(to + three, d);
-        to += 4 * apart;
-        TRAINC_OPAQUE(to);
+    const ptrdiff_t stride = plane;
+    for (ptrdiff_t p = 0; p < stride; p += 16) {
+        const int8_t *at = src + p;
+        int8_t *to = dst + places[p];
+        for (int32_t c = channels; c > 0; c -= 16) {
+            trainc_transposed(at, stride, to, apart);
+            at += 16 * stride;
+            to += 16;
+        }
     }
 }
 
@@ -147,24 +172,10 @@ TRAINC_PART void trainc_put_apart(const int8_t *tile, int8_t *to, ptrdiff_t apar
 TRAINC_SINGLE void trainc_pixels_of_rows(const int8_t *src, int32_t channels, int32_t plane,
     const int32_t *places, int32_t apart, int8_t *dst)
 {
-    int8_t tile[256];
-    for (int32_t p = 0; p < plane; p += 16) {
-        const int8_t *at = src + p;
-        int8_t *to = dst + places[p];
-        for (int32_t c = 0; c < channels; c += 16) {
-            if (apart == 16) {
-                trainc_transposed(at, plane, to);
-            } else {
-                trainc_transposed(at, plane, tile);
-                if (apart == -16) {
-                    trainc_put_backwards(tile, to - 240);
-                } else {
-                    trainc_put_apart(tile, to, apart);
-                }
-            }
-            at += 16 * plane;
-            to += 16;
-        }
+    if (apart == 16) {
+        trainc_tiles_of_rows(src, channels, plane, places, 16, dst);
+    } else {
+        trainc_tiles_of_rows(src, channels, plane, places, apart, dst);
     }
 }
 
@@ -274,14 +285,7 @@ TRAINC_SHARED void trainc_pixels_in_pairs(int8_t *to, int32_t pixels, int32_t by
     int32_t left = (last - first) * bytes;
     to += 2 * first * (ptrdiff_t)bytes;
     const int8_t *other = from + partner;
-    for (; left >= 64; left -= 64) {
-        /* Each pointer is one register, which loads and stores step forward. */
-        const int8x16x4_t a = vld1q_s8_x4(from), b = vld1q_s8_x4(other);
-        from += 64;
-        other += 64;
-        TRAINC_OPAQUE(from);
-        TRAINC_OPAQUE(other);
-        int8x16x4_t low, high;
+    /* Each pointer is one register, which loads and stores step forward. */
 #define TRAINC_UNITS(n, to_, first)                                             \
     {                                                                           \
         const int64x2_t u = vreinterpretq_s64_s8(a.val[n]);                     \
@@ -289,18 +293,35 @@ TRAINC_SHARED void trainc_pixels_in_pairs(int8_t *to, int32_t pixels, int32_t by
         to_.val[first] = vreinterpretq_s8_s64(vzip1q_s64(u, v));                \
         to_.val[first + 1] = vreinterpretq_s8_s64(vzip2q_s64(u, v));            \
     }
-        TRAINC_UNITS(0, low, 0)
-        TRAINC_UNITS(1, low, 2)
-        TRAINC_UNITS(2, high, 0)
-        TRAINC_UNITS(3, high, 2)
-#undef TRAINC_UNITS
-        vst1q_s8_x4(to, low);
-        to += 64;
-        TRAINC_OPAQUE(to);
-        vst1q_s8_x4(to, high);
-        to += 64;
-        TRAINC_OPAQUE(to);
+#define TRAINC_BLOCK                                                            \
+    {                                                                           \
+        const int8x16x4_t a = vld1q_s8_x4(from), b = vld1q_s8_x4(other);        \
+        int8x16x4_t low, high;                                                  \
+        from += 64;                                                             \
+        other += 64;                                                            \
+        TRAINC_OPAQUE(from);                                                    \
+        TRAINC_OPAQUE(other);                                                   \
+        TRAINC_UNITS(0, low, 0)                                                 \
+        TRAINC_UNITS(1, low, 2)                                                 \
+        TRAINC_UNITS(2, high, 0)                                                \
+        TRAINC_UNITS(3, high, 2)                                                \
+        vst1q_s8_x4(to, low);                                                   \
+        to += 64;                                                               \
+        TRAINC_OPAQUE(to);                                                      \
+        vst1q_s8_x4(to, high);                                                  \
+        to += 64;                                                               \
+        TRAINC_OPAQUE(to);                                                      \
     }
+    for (int32_t rounds = left / 128; rounds > 0; rounds--) {
+        TRAINC_BLOCK
+        TRAINC_BLOCK
+    }
+    if ((left & 64) != 0) {
+        TRAINC_BLOCK
+    }
+#undef TRAINC_BLOCK
+#undef TRAINC_UNITS
+    left &= 63;
     for (; left > 0; left -= 8) {
         vst1q_s8(to, vcombine_s8(vld1_s8(from), vld1_s8(from + partner)));
         from += 8;

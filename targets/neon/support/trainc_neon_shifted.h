@@ -152,15 +152,4 @@ TRAINC_SHARED void trainc_shifted_panel_quarters(const struct trainc_shifted *sh
     trainc_shifted_panel(shifted, left, planes, panel, TRAINC_QUARTERS);
 }
 
-/* The runs of all images: rows and lanes so many bytes apart, and blocks of each. */
-TRAINC_SHARED void trainc_image_runs(struct trainc_run *runs, int32_t images, int32_t rows,
-    int32_t lanes, int32_t blocks)
-{
-    for (int32_t image = 0; image < images; image++) {
-        runs[image].rows = image * rows;
-        runs[image].lanes = image * lanes;
-        runs[image].blocks = blocks;
-    }
-}
-
 #endif

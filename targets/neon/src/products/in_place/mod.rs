@@ -59,6 +59,10 @@ impl Axis {
 impl Stretches {
     /// An estimate of the instructions of a pair of panels, besides set-up and storing.
     fn instructions(&self, level: Level) -> usize {
+        if self.step().is_some() {
+            let halves = self.bytes / 8;
+            return self.count() * (2 + 16 * halves + half_loads(halves));
+        }
         if self.paired {
             let Rounds { halves, rounds } = self.rounds();
             // Where it starts; rounds have a loop of their own.
@@ -94,12 +98,36 @@ impl Stretches {
         best.unwrap_or(of(1))
     }
 
+    /// Bytes from each to the next in the operand, where lanes lie in pairs and stretches are even: of one round, one behind the
+    /// other in a panel of rows, and as far apart everywhere in the operand. Tile kernels need no table of these.
+    fn step(&self) -> Option<i64> {
+        let Stretches { outer, inner, bytes, paired } = self;
+        let halves = bytes / 8;
+        if !paired || halves > if halves.is_multiple_of(3) { MOST_EVEN_HALVES } else { MOST_HALVES }
+        {
+            return None;
+        }
+        let behind = |axis: &Axis, rows: usize, lanes: i64| {
+            (axis.rows == rows && axis.lanes == lanes).then_some(lanes)
+        };
+        match (outer.count, inner.count) {
+            (0 | 1, 0 | 1) => Some(0),
+            (_, 1) => behind(outer, 8 * bytes, outer.lanes),
+            (1, _) => behind(inner, 8 * bytes, inner.lanes),
+            (_, n) => behind(inner, 8 * bytes, inner.lanes)
+                .filter(|lanes| behind(outer, 8 * bytes * n, lanes * n as i64).is_some()),
+        }
+    }
+
     /// The name of the tile kernel for so many rows.
     fn tiles(&self, rows: usize) -> String {
         if !self.paired {
             return format!("tiles_words{}", self.bytes % 16 / 4);
         }
         let kind = if rows <= SIX { "six" } else { "pairs" };
+        if self.step().is_some() {
+            return format!("{kind}_even{}", self.bytes / 8);
+        }
         match self.rounds() {
             Rounds { halves, rounds: 1 } => format!("{kind}_once{halves}"),
             Rounds { halves, .. } => format!("{kind}_rounds{halves}"),
@@ -123,12 +151,20 @@ impl Stretches {
 
     /// Bytes of the table of where they start.
     fn table_bytes(&self) -> usize {
-        8 * self.count()
+        8 * self.rows_of_table()
+    }
+
+    /// How many stand in the table.
+    fn rows_of_table(&self) -> usize {
+        if self.step().is_some() { 0 } else { self.count() }
     }
 
     /// Prints the filling of the table.
     fn emit(&self, table: &str, out: &mut Text) {
         let Stretches { outer, inner, .. } = self;
+        if self.step().is_some() {
+            return;
+        }
         out.long(format!(
             "trainc_stretches({table}, {}, {}, {}, {}, {}, {});",
             outer.count, outer.rows, outer.lanes, inner.count, inner.rows, inner.lanes
@@ -137,7 +173,10 @@ impl Stretches {
 
     /// The last arguments of a tile kernel, but for the sums.
     fn arguments(&self, table: &str) -> String {
-        format!("{table}, {}, {}", self.count(), self.parts())
+        match self.step() {
+            Some(step) => format!("{}, {step}", self.count()),
+            None => format!("{table}, {}, {}", self.count(), self.parts()),
+        }
     }
 
     /// The same for those of the outer ones that `met` says.
@@ -147,7 +186,24 @@ impl Stretches {
             1 => format!("{met}.{field}"),
             _ => format!("{inner} * {met}.{field}"),
         });
-        format!("{table} + {first}, {count}, {}", self.parts())
+        match self.step() {
+            Some(step) => format!("{count}, {step}"),
+            None => format!("{table} + {first}, {count}, {}", self.parts()),
+        }
+    }
+
+    /// What is added to a panel of rows and to the operand, where `met` says the first of the outer ones that tile kernels without a
+    /// table read.
+    fn starts_met(&self, met: &str) -> [String; 2] {
+        if self.step().is_none() {
+            return [String::new(), String::new()];
+        }
+        let add = |distance: i64| match distance {
+            0 => String::new(),
+            1.. => format!(" + {met}.first * {distance}"),
+            _ => format!(" - {met}.first * {}", -distance),
+        };
+        [add(self.outer.rows as i64), add(self.outer.lanes)]
     }
 }
 
@@ -156,6 +212,8 @@ const SIX: usize = 6;
 
 /// The most halves of blocks that a tile kernel of lanes in pairs multiplies without a loop.
 const MOST_HALVES: usize = 12;
+/// The same of even stretches, whose halves are threes.
+const MOST_EVEN_HALVES: usize = 24;
 
 /// So many halves of blocks, so many times.
 #[derive(Clone, Copy, Debug)]

@@ -146,7 +146,6 @@ impl<'a> ShiftedGradient<'a> {
             true => {
                 layout.rows_bytes = c.images * self.image_k * 8;
                 layout.rows = scratch.take(row_panels * layout.rows_bytes);
-                layout.runs = scratch.take(12 * c.images);
             }
             false => {
                 layout.rows = scratch.take(4 * c.outputs);
@@ -175,7 +174,7 @@ impl<'a> ShiftedGradient<'a> {
         let c = self.convolution;
         let (row_panels, lane_panels) = (self.row_panels(), self.lane_panels());
         let [around, image, block] = match self.packed() {
-            true => [95, 9, 38],
+            true => [95, 6, 37],
             false => [127, 8, 77],
         };
         let tile = around + c.images * (image + self.image_k / 16 * block);
@@ -214,7 +213,6 @@ impl<'a> ShiftedGradient<'a> {
         if self.packed() {
             let text = "Panels of 8 output channels: [images][rows][units of 8 columns][8][8]";
             declare(out, "int8_t", "rows", layout.rows, text);
-            declare(out, "struct trainc_run", "runs", layout.runs, "Of images.");
         } else {
             declare(out, "int32_t", "places", layout.rows, "Of output channels.");
             declare(out, "struct trainc_stretch", "stretches", layout.runs, "Of images.");
@@ -228,13 +226,6 @@ impl<'a> ShiftedGradient<'a> {
         out.line(format!("int32_t bits = 0, part_bits[{}];", layout.parts));
         out.line("");
         if self.packed() {
-            out.long(format!(
-                "trainc_image_runs(runs, {}, {}, {}, {});",
-                c.images,
-                8 * self.image_k,
-                layout.copy_bytes,
-                self.image_k / 16
-            ));
             self.emit_rows(dy, parts, out);
         } else {
             out.long(format!("trainc_places(places, 1, {}, 0, 0, {});", c.outputs, c.places()));
@@ -299,15 +290,13 @@ impl<'a> ShiftedGradient<'a> {
             (self.row_panels(), self.lane_panels(), c.tap_count());
         let mut taken = vec![own("const int8_t *", x), own("int8_t *", "copies")];
         taken.extend(match self.packed() {
-            true => [own("const int8_t *", "rows"), own("const struct trainc_run *", "runs")],
-            false => [
+            true => vec![own("const int8_t *", "rows")],
+            false => vec![
                 own("const int32_t *", "places"),
                 own("const struct trainc_stretch *", "stretches"),
+                own("const int8_t *", dy),
             ],
         });
-        if !self.packed() {
-            taken.push(own("const int8_t *", dy));
-        }
         taken.extend([own("int32_t *", "sums"), own("int32_t *", "part_bits")]);
         parts.run(out, layout.parts, &taken, |out| {
             for (at, residue) in self.residues.iter().enumerate() {
@@ -358,9 +347,11 @@ impl<'a> ShiftedGradient<'a> {
                 let (at, tile) = (self.tap_at(tap), 64 * wide * tap);
                 out.long(match self.packed() {
                     true => format!(
-                        "bits = vorrq_u32(bits, trainc_tile_i8mm(rows + {}, copy + {at}, runs, {}, tile + {tile}));",
+                        "bits = vorrq_u32(bits, trainc_images_i8mm(rows + {}, copy + {at}, {}, {}, {}, tile + {tile}));",
                         times("row", layout.rows_bytes),
-                        c.images
+                        c.images,
+                        self.image_k / 16,
+                        layout.copy_bytes as i64 - 8 * self.image_k as i64
                     ),
                     false => format!(
                         "bits = vorrq_u32(bits, trainc_tiles_words0_dotprod(copy + {at}, 1, 0, {dy}, places + 8 * row, stretches, {}, {}, tile + {tile}));",

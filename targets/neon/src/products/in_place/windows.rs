@@ -316,7 +316,7 @@ impl<'a> WindowsInPlace<'a> {
     /// Stretches of the phases before one.
     fn stretches_before(&self, reading: &Reading) -> usize {
         let before = self.phases.iter().take_while(|other| !std::ptr::eq(*other, reading));
-        before.map(|other| other.stretches.count()).sum()
+        before.map(|other| other.stretches.rows_of_table()).sum()
     }
 
     fn row_panels(&self) -> usize {
@@ -461,8 +461,10 @@ impl<'a> WindowsInPlace<'a> {
             declare(out, "int32_t", "places", layout.places, "Of the operand's pixels.");
         }
         declare(out, "int32_t", "lanes", layout.lanes, "Where lanes start to read.");
-        let text = "Where they go on from there.";
-        declare(out, "struct trainc_stretch", "stretches", layout.stretches, text);
+        if self.phases.iter().any(|phase| phase.stretches.rows_of_table() > 0) {
+            let text = "Where they go on from there.";
+            declare(out, "struct trainc_stretch", "stretches", layout.stretches, text);
+        }
         if self.phases.iter().any(|phase| !phase.dense()) {
             declare(out, "int32_t", "results", layout.results, "Of the lanes.");
         }
@@ -691,14 +693,15 @@ impl<'a> WindowsInPlace<'a> {
         let (places, panels) = (reading.places(), reading.panels());
         let count = c.images * panels;
         let shares = count.min(PARTS);
-        let taken = [
+        let mut taken = vec![
             own("const int8_t *", "weights"),
             own("const int8_t *", "pixels"),
             own("const int32_t *", "lanes"),
-            own("const struct trainc_stretch *", "stretches"),
-            own("int32_t *", "sums"),
-            own("int32_t *", "part_bits"),
         ];
+        if reading.stretches.rows_of_table() > 0 {
+            taken.push(own("const struct trainc_stretch *", "stretches"));
+        }
+        taken.extend([own("int32_t *", "sums"), own("int32_t *", "part_bits")]);
         let table = at("stretches", self.stretches_before(reading));
         reading.stretches.emit(&table, out);
         parts.run(out, shares, &taken, |out| {
@@ -751,21 +754,24 @@ impl<'a> WindowsInPlace<'a> {
                 false => format!("trainc_first_place({panel}, {places})"),
             };
             let met = self.met(reading);
+            let mut starts = [String::new(), String::new()];
             let (place, arguments) = match met {
                 None => (place, reading.stretches.arguments(&table)),
                 Some(_) => {
                     out.line(format!("const int32_t place = {place};"));
                     out.line("const struct trainc_met met = trainc_meet(&rows_met, place);");
+                    starts = reading.stretches.starts_met("met");
                     ("place".to_string(), reading.stretches.arguments_met(&table, "met"))
                 }
             };
+            let [rows_start, operand_start] = starts;
             let sums_at = if before == 0 { "n".to_string() } else { format!("({before} + n)") };
             let to = match at_rows.is_empty() {
                 true => format!("sums + {sums_at} * {}", 64 * row_panels),
                 false => format!("sums + ({sums_at} * {row_panels} + rows) * 64"),
             };
             out.long(format!(
-                "bits = vorrq_u32(bits, {}({}{at_rows}, {some}, {}, {image}, {} + {place}, {eights}{}, {to}));",
+                "bits = vorrq_u32(bits, {}({}{at_rows}{rows_start}, {some}, {}, {image}{operand_start}, {} + {place}, {eights}{}, {to}));",
                 self.level.function(&reading.stretches.tiles(self.outer)),
                 at("weights", reading.rows),
                 layout.rows_bytes,
