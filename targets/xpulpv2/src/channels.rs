@@ -16,7 +16,8 @@ const MOST: usize = 1 << 16;
 /// Cycles of a call, and of a row.
 const CALL: u64 = 400;
 const ROW: u64 = 30;
-/// Of a row that is rounded by chance, whose first and last elements share words with others.
+/// Of a row that is rounded by chance: of whole words, or whose first and last elements share words with others.
+const DITHERED_WORDS: u64 = 60;
 const DITHERED_ROW: u64 = 280;
 /// Of a channel's floats: mean and variance, gradients, coefficients without and with errors; how much longer those of more
 /// than [`SHORT`] elements take, and two divisions by a count that is no power of two.
@@ -144,6 +145,10 @@ impl ChannelKernel {
         }
         let take = |(ty, name)| (ty, name, scratch.take(4 * self.channels));
         let mut parts: Vec<_> = names.into_iter().map(take).collect();
+        if let Finish::Stochastic { .. } = finish {
+            // Each channel's whole numbers side by side, behind the widths.
+            scratch.take(8 * self.channels);
+        }
         if let Finish::HalfAway { .. } = finish {
             parts.push(("int8_t", "ranges", scratch.take(2 * self.channels)));
         }
@@ -206,6 +211,9 @@ impl Implementation for ChannelKernel {
         let [images, channels, space] =
             [self.images, self.channels, self.space].map(|size| size as u64);
         let row = match self.kind {
+            Kind::Lines { finish: Finish::Stochastic { .. }, .. } if space % 4 == 0 => {
+                DITHERED_WORDS
+            }
             Kind::Lines { finish: Finish::Stochastic { .. }, .. } => DITHERED_ROW,
             _ => ROW,
         };
