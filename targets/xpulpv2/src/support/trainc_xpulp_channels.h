@@ -524,7 +524,7 @@ static inline void trainc_xpulp_word_extremes(const int8_t *x, int32_t words, in
     register int32_t x12 __asm__("x12") = words;
     register uint32_t x13 __asm__("x13") = least;
     register uint32_t x14 __asm__("x14") = greatest;
-    if ((words & 1) == 0) {
+    if (TRAINC_XPULP_MOSTLY((words & 1) == 0)) {
         x12 >>= 1;
         __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
             TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
@@ -562,7 +562,7 @@ static inline void trainc_xpulp_channel_extremes(const struct trainc_xpulp_sizes
     const int8_t *x, int32_t c, int8_t *extremes)
 {
 #if TRAINC_XPULP_CHAINS
-    if (sizes->images == 1 && (sizes->space & 3) == 0) {
+    if (TRAINC_XPULP_MOSTLY(sizes->images == 1 && (sizes->space & 3) == 0)) {
         trainc_xpulp_word_extremes(x + c * sizes->space, sizes->space >> 2, extremes);
         return;
     }
@@ -611,6 +611,82 @@ static inline uint32_t trainc_xpulp_line_bound(const struct trainc_xpulp_lines *
     return trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)least), trainc_xpulp_abs((uint32_t)greatest));
 }
 
+#if TRAINC_XPULP_CHAINS
+/* Those of one operand whose channels have one image of whole words each. */
+static inline void trainc_xpulp_line_integers_of_words(const struct trainc_xpulp_lines *work,
+    int32_t first, int32_t behind, struct trainc_xpulp_lines_part *part)
+{
+    int32_t *const factors = work->factors, *const offsets = work->offsets;
+    uint32_t *const widths = work->widths;
+    int8_t *const ranges = work->ranges;
+    const int32_t factor_power = work->factor_power, offset_power = work->offset_power;
+    const int32_t space = work->sizes.space, words = space >> 2;
+    const int8_t *x = work->a + first * space;
+    uint32_t largest = 0, second = 0;
+    int32_t channel = 0;
+    for (int32_t c = first; c < behind; c++, x += space) {
+        const int32_t factor = trainc_xpulp_whole(factors[c], factor_power, 32767);
+        const int32_t offset = trainc_xpulp_whole(offsets[c], offset_power, UINT32_C(1) << 30);
+        int8_t bytes[2];
+        trainc_xpulp_word_extremes(x, words, bytes);
+        const uint32_t width = trainc_xpulp_maxu(
+            trainc_xpulp_abs((uint32_t)(bytes[0] * factor + offset)),
+            trainc_xpulp_abs((uint32_t)(bytes[1] * factor + offset)));
+        factors[c] = factor;
+        offsets[c] = offset;
+        ranges[2 * c] = bytes[0];
+        ranges[2 * c + 1] = bytes[1];
+        widths[c] = width;
+        if (TRAINC_XPULP_MOSTLY(width <= largest)) {
+            second = trainc_xpulp_maxu(second, width);
+        } else {
+            second = largest;
+            largest = width;
+            channel = c;
+        }
+    }
+    part->first = largest;
+    part->second = second;
+    part->channel = channel;
+}
+
+/* Those of two operands, whose sums are rounded by chance. */
+static inline void trainc_xpulp_line_integers_of_two(const struct trainc_xpulp_lines *work,
+    int32_t first, int32_t behind, struct trainc_xpulp_lines_part *part)
+{
+    int32_t *const factors = work->factors, *const turns = work->turns;
+    int32_t *const offsets = work->offsets, *const lines = work->lines;
+    uint32_t *const widths = work->widths;
+    const int32_t factor_power = work->factor_power, turn_power = work->turn_power;
+    const int32_t offset_power = work->offset_power;
+    uint32_t largest = 0, second = 0;
+    int32_t channel = 0;
+    for (int32_t c = first; c < behind; c++) {
+        const int32_t factor = trainc_xpulp_whole(factors[c], factor_power, 32767);
+        const int32_t turn = trainc_xpulp_whole(turns[c], turn_power, 32767);
+        const int32_t offset = trainc_xpulp_whole(offsets[c], offset_power, UINT32_C(1) << 30);
+        const uint32_t width = 128 * (trainc_xpulp_abs((uint32_t)factor)
+            + trainc_xpulp_abs((uint32_t)turn)) + trainc_xpulp_abs((uint32_t)offset);
+        factors[c] = factor;
+        turns[c] = turn;
+        offsets[c] = offset;
+        lines[2 * c] = offset;
+        lines[2 * c + 1] = (int32_t)((uint32_t)factor << 16 | ((uint32_t)turn & 0xffff));
+        widths[c] = width;
+        if (TRAINC_XPULP_MOSTLY(width <= largest)) {
+            second = trainc_xpulp_maxu(second, width);
+        } else {
+            second = largest;
+            largest = width;
+            channel = c;
+        }
+    }
+    part->first = largest;
+    part->second = second;
+    part->channel = channel;
+}
+#endif
+
 /* The whole numbers of some parts' channels, and what their sums do not exceed: of one operand by the
  * bytes that there are, else of any bytes. */
 static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int32_t end)
@@ -620,6 +696,16 @@ static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int3
     const int32_t behind = trainc_xpulp_first_channel(work, end);
     uint32_t largest = 0, second = 0;
     int32_t channel = 0;
+#if TRAINC_XPULP_CHAINS
+    if (work->ranges != 0 && work->sizes.images == 1 && (work->sizes.space & 3) == 0) {
+        trainc_xpulp_line_integers_of_words(work, first, behind, &work->parts[begin]);
+        return;
+    }
+    if (work->lines != 0 && work->turns != 0) {
+        trainc_xpulp_line_integers_of_two(work, first, behind, &work->parts[begin]);
+        return;
+    }
+#endif
     for (int32_t c = first; c < behind; c++) {
         const int32_t factor = trainc_xpulp_whole(work->factors[c], work->factor_power, 32767);
         const int32_t offset = trainc_xpulp_whole(work->offsets[c], work->offset_power,
