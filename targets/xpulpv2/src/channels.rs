@@ -16,18 +16,19 @@ const MOST: usize = 1 << 16;
 /// Cycles of a call, and of a row.
 const CALL: u64 = 400;
 const ROW: u64 = 30;
-/// Of a row that is rounded by chance, whose first and last elements share words with others.
+/// Of a row that is rounded by chance: of whole words, or whose first and last elements share words with others.
+const DITHERED_WORDS: u64 = 20;
 const DITHERED_ROW: u64 = 280;
 /// Of a channel's floats: mean and variance, gradients, coefficients without and with errors; how much longer those of more
 /// than [`SHORT`] elements take, and two divisions by a count that is no power of two.
-const STATISTICS: u64 = 75;
+const STATISTICS: u64 = 65;
 const LONG: u64 = 60;
 const DIVISIONS: u64 = 200;
 /// Of the reciprocal of a root.
 const INVERSE: u64 = 150;
-const GRADIENTS: u64 = 180;
-const COEFFICIENTS: u64 = 390;
-const ERROR_COEFFICIENTS: u64 = 425;
+const GRADIENTS: u64 = 165;
+const COEFFICIENTS: u64 = 260;
+const ERROR_COEFFICIENTS: u64 = 400;
 /// Elements whose sums have 31 bits: `TRAINC_XPULP_SHORT`.
 const SHORT: usize = 256;
 /// Of a table of what becomes of a channel's bytes, and what rounds an element by it instead, in quarters.
@@ -126,7 +127,7 @@ impl ChannelKernel {
             Kind::Lines { finish: Finish::HalfAway { low: 0 }, .. } => 3 + 19,
             Kind::Lines { finish: Finish::HalfAway { .. }, .. } => 3 + 24,
             Kind::Lines { finish: Finish::Sums, .. } => 24,
-            Kind::Lines { finish: Finish::Stochastic { .. }, .. } => 6 + 44,
+            Kind::Lines { finish: Finish::Stochastic { .. }, .. } => 4 + 41,
         }
     }
 
@@ -144,6 +145,10 @@ impl ChannelKernel {
         }
         let take = |(ty, name)| (ty, name, scratch.take(4 * self.channels));
         let mut parts: Vec<_> = names.into_iter().map(take).collect();
+        if let Finish::Stochastic { .. } = finish {
+            // Each channel's whole numbers side by side, behind the widths.
+            scratch.take(8 * self.channels);
+        }
         if let Finish::HalfAway { .. } = finish {
             parts.push(("int8_t", "ranges", scratch.take(2 * self.channels)));
         }
@@ -206,6 +211,9 @@ impl Implementation for ChannelKernel {
         let [images, channels, space] =
             [self.images, self.channels, self.space].map(|size| size as u64);
         let row = match self.kind {
+            Kind::Lines { finish: Finish::Stochastic { .. }, .. } if space % 4 == 0 => {
+                DITHERED_WORDS
+            }
             Kind::Lines { finish: Finish::Stochastic { .. }, .. } => DITHERED_ROW,
             _ => ROW,
         };

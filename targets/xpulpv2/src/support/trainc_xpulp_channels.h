@@ -219,7 +219,7 @@ static inline void trainc_xpulp_statistics(void *context, int32_t begin, int32_t
                 trainc_xpulp_dots(x, x, sizes->space, sums);
             }
         }
-        if (few && trainc_xpulp_short_statistics(work, c, sums)) {
+        if (TRAINC_XPULP_MOSTLY(few && trainc_xpulp_short_statistics(work, c, sums))) {
             continue;
         }
         const float mean = trainc_xpulp_average(trainc_xpulp_float_of(sums[0]), sizes);
@@ -256,7 +256,7 @@ static inline void trainc_xpulp_inverse_deviations(void *context, int32_t begin,
             square = work->variance[c] + work->epsilon;
         }
         const int32_t bits = trainc_bits(square);
-        work->inverse[c] = bits >= 0x800000 && bits < 0x7f800000
+        work->inverse[c] = TRAINC_XPULP_MOSTLY(bits >= 0x800000 && bits < 0x7f800000)
             ? trainc_xpulp_inverse_root(square) : 1.0f / trainc_sqrt(square);
     }
 }
@@ -294,7 +294,7 @@ static inline void trainc_xpulp_error_sums(void *context, int32_t begin, int32_t
             const int32_t start = (n * sizes->channels + c) * sizes->space;
             trainc_xpulp_dots(work->dy + start, work->x + start, sizes->space, sums);
         }
-        if (chains && trainc_xpulp_chained_gradients(work, c, sums)) {
+        if (TRAINC_XPULP_MOSTLY(chains && trainc_xpulp_chained_gradients(work, c, sums))) {
             continue;
         }
         const float bias = trainc_xpulp_scaled_by(trainc_xpulp_float_of(sums[0]), &work->dy_power);
@@ -332,13 +332,15 @@ struct trainc_xpulp_lines {
     /* What whole numbers are scaled by, as powers of two. */
     int32_t factor_power, turn_power, offset_power;
     /* What the magnitudes of each channel's sums do not exceed, of the largest with as many bits as it
-     * has; none where sums are the results. */
+     * has; none where sums are the results. Of sums that are rounded by chance, behind them for each
+     * channel its offset, and its factor above its turn. */
     uint32_t *widths;
+    int32_t *lines;
     /* Of one operand that is rounded to nearest, the least and the greatest byte of each channel. */
     int8_t *ranges;
     struct trainc_xpulp_rounding rounding;
-    /* Up to what magnitude all sums become bytes that need no clamp. */
-    uint32_t bytes;
+    /* Up to what magnitude all sums become bytes that need no clamp, and what none exceeds. */
+    uint32_t bytes, most;
     int8_t *y;
     /* Where they are kept. */
     int32_t *sums;
@@ -397,7 +399,7 @@ static inline void trainc_xpulp_line_floats(void *context, int32_t begin, int32_
     const int32_t chains = TRAINC_XPULP_CHAINS
         && (work->turns == 0 || (work->batch && trainc_bits(work->sizes.reciprocal) != 0));
     for (int32_t c = first; c < behind; c++) {
-        if (chains && trainc_xpulp_chained_line(work, c)) {
+        if (TRAINC_XPULP_MOSTLY(chains && trainc_xpulp_chained_line(work, c))) {
             continue;
         }
         const float inverse = work->inverse[c];
@@ -464,7 +466,7 @@ static inline int32_t trainc_xpulp_whole(int32_t of, int32_t power, uint32_t lim
     const uint32_t bits = (uint32_t)of, biased = trainc_xpulp_extractu(bits, 8, 23);
     const int32_t down = 156 - power - (int32_t)biased;
     uint32_t q;
-    if (biased - 1 < 254 && down > 0) {
+    if (TRAINC_XPULP_MOSTLY(biased - 1 < 254 && down > 0)) {
         /* By six bits more. */
         const uint32_t mantissa = (trainc_xpulp_extractu(bits, 23, 0) | 0x800000) << 6;
         q = trainc_xpulp_nearest_by(mantissa, (int32_t)trainc_xpulp_minu((uint32_t)down, 31));
@@ -512,10 +514,59 @@ static inline void trainc_xpulp_byte_extremes(const int8_t *x, int32_t count, ui
     extremes[1] = greatest;
 }
 
+#if TRAINC_XPULP_CHAINS
+/* The least and the greatest of bytes that are whole words, at least one. */
+static inline void trainc_xpulp_word_extremes(const int8_t *x, int32_t words, int8_t *extremes)
+{
+    uint32_t least = 0x7f7f7f7f, greatest = 0x80808080;
+#if defined(TRAINC_XPULP_INSN)
+    register const int8_t *x10 __asm__("x10") = x;
+    register int32_t x12 __asm__("x12") = words;
+    register uint32_t x13 __asm__("x13") = least;
+    register uint32_t x14 __asm__("x14") = greatest;
+    if (TRAINC_XPULP_MOSTLY((words & 1) == 0)) {
+        x12 >>= 1;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+            TRAINC_XPULP_PV(1, 0x10, x13, x13, x5) TRAINC_XPULP_PV(1, 0x18, x14, x14, x5)
+            TRAINC_XPULP_PV(1, 0x10, x13, x13, x6) "9: " TRAINC_XPULP_PV(1, 0x18, x14, x14, x6)
+            ".option pop"
+            : "+r"(x10), "+r"(x13), "+r"(x14) : "r"(x12) : "x5", "x6", "memory");
+    } else {
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) "nop\n\t"
+            TRAINC_XPULP_PV(1, 0x10, x13, x13, x5) "9: " TRAINC_XPULP_PV(1, 0x18, x14, x14, x5)
+            ".option pop"
+            : "+r"(x10), "+r"(x13), "+r"(x14) : "r"(x12) : "x5", "memory");
+    }
+    least = x13;
+    greatest = x14;
+#else
+    for (int32_t i = 0; i < words; i++) {
+        const uint32_t word = trainc_xpulp_load(x + 4 * i);
+        least = trainc_xpulp_min_b(least, word);
+        greatest = trainc_xpulp_max_b(greatest, word);
+    }
+#endif
+    least = trainc_xpulp_min_b(least, least >> 16);
+    greatest = trainc_xpulp_max_b(greatest, greatest >> 16);
+    least = trainc_xpulp_min_b(least, least >> 8);
+    greatest = trainc_xpulp_max_b(greatest, greatest >> 8);
+    extremes[0] = (int8_t)(least & 255);
+    extremes[1] = (int8_t)(greatest & 255);
+}
+#endif
+
 /* The least and the greatest byte of a channel. */
 static inline void trainc_xpulp_channel_extremes(const struct trainc_xpulp_sizes *sizes,
     const int8_t *x, int32_t c, int8_t *extremes)
 {
+#if TRAINC_XPULP_CHAINS
+    if (TRAINC_XPULP_MOSTLY(sizes->images == 1 && (sizes->space & 3) == 0)) {
+        trainc_xpulp_word_extremes(x + c * sizes->space, sizes->space >> 2, extremes);
+        return;
+    }
+#endif
     uint32_t bytes[2] = { 0x7f7f7f7f, 0x80808080 };
     for (int32_t n = 0; n < sizes->images; n++) {
         trainc_xpulp_byte_extremes(x + (n * sizes->channels + c) * sizes->space, sizes->space, bytes);
@@ -530,29 +581,111 @@ static inline void trainc_xpulp_channel_extremes(const struct trainc_xpulp_sizes
 }
 
 /* What the magnitude of no sum of a channel exceeds, by its least and greatest bytes: of one operand,
- * the largest one, as a sum moves one way with its byte. */
-static inline uint32_t trainc_xpulp_line_bound(const struct trainc_xpulp_lines *work, int32_t c)
+ * the largest one, as a sum moves one way with its byte. The second operand's bytes do not matter where
+ * any of them leave sums within what is enough. */
+static inline uint32_t trainc_xpulp_line_bound(const struct trainc_xpulp_lines *work, int32_t c,
+    uint32_t enough)
 {
-    const int32_t factor = work->factors[c], offset = work->offsets[c];
-    int32_t sums[2] = { offset, offset };
+    const int32_t factor = work->factors[c];
+    int32_t least = work->offsets[c], greatest = least;
     int8_t bytes[2];
     trainc_xpulp_channel_extremes(&work->sizes, work->a, c, bytes);
-    for (int32_t i = 0; i < 2; i++) {
-        if (work->ranges != 0) {
-            work->ranges[2 * c + i] = bytes[i];
-        }
-        sums[i] += bytes[factor < 0 ? 1 - i : i] * factor;
+    if (work->ranges != 0) {
+        work->ranges[2 * c] = bytes[0];
+        work->ranges[2 * c + 1] = bytes[1];
     }
+    least += (factor < 0 ? bytes[1] : bytes[0]) * factor;
+    greatest += (factor < 0 ? bytes[0] : bytes[1]) * factor;
     if (work->turns != 0) {
         const int32_t turn = work->turns[c];
+        const uint32_t most = 128 * trainc_xpulp_abs((uint32_t)turn)
+            + trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)least),
+                trainc_xpulp_abs((uint32_t)greatest));
+        if (most <= enough) {
+            return most;
+        }
         trainc_xpulp_channel_extremes(&work->sizes, work->b, c, bytes);
-        for (int32_t i = 0; i < 2; i++) {
-            sums[i] += bytes[turn < 0 ? 1 - i : i] * turn;
+        least += (turn < 0 ? bytes[1] : bytes[0]) * turn;
+        greatest += (turn < 0 ? bytes[0] : bytes[1]) * turn;
+    }
+    return trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)least), trainc_xpulp_abs((uint32_t)greatest));
+}
+
+#if TRAINC_XPULP_CHAINS
+/* Those of one operand whose channels have one image of whole words each. */
+static inline void trainc_xpulp_line_integers_of_words(const struct trainc_xpulp_lines *work,
+    int32_t first, int32_t behind, struct trainc_xpulp_lines_part *part)
+{
+    int32_t *const factors = work->factors, *const offsets = work->offsets;
+    uint32_t *const widths = work->widths;
+    int8_t *const ranges = work->ranges;
+    const int32_t factor_power = work->factor_power, offset_power = work->offset_power;
+    const int32_t space = work->sizes.space, words = space >> 2;
+    const int8_t *x = work->a + first * space;
+    uint32_t largest = 0, second = 0;
+    int32_t channel = 0;
+    for (int32_t c = first; c < behind; c++, x += space) {
+        const int32_t factor = trainc_xpulp_whole(factors[c], factor_power, 32767);
+        const int32_t offset = trainc_xpulp_whole(offsets[c], offset_power, UINT32_C(1) << 30);
+        int8_t bytes[2];
+        trainc_xpulp_word_extremes(x, words, bytes);
+        const uint32_t width = trainc_xpulp_maxu(
+            trainc_xpulp_abs((uint32_t)(bytes[0] * factor + offset)),
+            trainc_xpulp_abs((uint32_t)(bytes[1] * factor + offset)));
+        factors[c] = factor;
+        offsets[c] = offset;
+        ranges[2 * c] = bytes[0];
+        ranges[2 * c + 1] = bytes[1];
+        widths[c] = width;
+        if (TRAINC_XPULP_MOSTLY(width <= largest)) {
+            second = trainc_xpulp_maxu(second, width);
+        } else {
+            second = largest;
+            largest = width;
+            channel = c;
         }
     }
-    return trainc_xpulp_maxu(trainc_xpulp_abs((uint32_t)sums[0]),
-        trainc_xpulp_abs((uint32_t)sums[1]));
+    part->first = largest;
+    part->second = second;
+    part->channel = channel;
 }
+
+/* Those of two operands, whose sums are rounded by chance. */
+static inline void trainc_xpulp_line_integers_of_two(const struct trainc_xpulp_lines *work,
+    int32_t first, int32_t behind, struct trainc_xpulp_lines_part *part)
+{
+    int32_t *const factors = work->factors, *const turns = work->turns;
+    int32_t *const offsets = work->offsets, *const lines = work->lines;
+    uint32_t *const widths = work->widths;
+    const int32_t factor_power = work->factor_power, turn_power = work->turn_power;
+    const int32_t offset_power = work->offset_power;
+    uint32_t largest = 0, second = 0;
+    int32_t channel = 0;
+    for (int32_t c = first; c < behind; c++) {
+        const int32_t factor = trainc_xpulp_whole(factors[c], factor_power, 32767);
+        const int32_t turn = trainc_xpulp_whole(turns[c], turn_power, 32767);
+        const int32_t offset = trainc_xpulp_whole(offsets[c], offset_power, UINT32_C(1) << 30);
+        const uint32_t width = 128 * (trainc_xpulp_abs((uint32_t)factor)
+            + trainc_xpulp_abs((uint32_t)turn)) + trainc_xpulp_abs((uint32_t)offset);
+        factors[c] = factor;
+        turns[c] = turn;
+        offsets[c] = offset;
+        lines[2 * c] = offset;
+        lines[2 * c + 1] = (int32_t)((uint32_t)factor << 16 | ((uint32_t)turn & 0xffff));
+        widths[c] = width;
+        if (TRAINC_XPULP_MOSTLY(width <= largest)) {
+            second = trainc_xpulp_maxu(second, width);
+        } else {
+            second = largest;
+            largest = width;
+            channel = c;
+        }
+    }
+    part->first = largest;
+    part->second = second;
+    part->channel = channel;
+}
+#endif
 
 /* The whole numbers of some parts' channels, and what their sums do not exceed: of one operand by the
  * bytes that there are, else of any bytes. */
@@ -563,22 +696,38 @@ static inline void trainc_xpulp_line_integers(void *context, int32_t begin, int3
     const int32_t behind = trainc_xpulp_first_channel(work, end);
     uint32_t largest = 0, second = 0;
     int32_t channel = 0;
+#if TRAINC_XPULP_CHAINS
+    if (work->ranges != 0 && work->sizes.images == 1 && (work->sizes.space & 3) == 0) {
+        trainc_xpulp_line_integers_of_words(work, first, behind, &work->parts[begin]);
+        return;
+    }
+    if (work->lines != 0 && work->turns != 0) {
+        trainc_xpulp_line_integers_of_two(work, first, behind, &work->parts[begin]);
+        return;
+    }
+#endif
     for (int32_t c = first; c < behind; c++) {
         const int32_t factor = trainc_xpulp_whole(work->factors[c], work->factor_power, 32767);
         const int32_t offset = trainc_xpulp_whole(work->offsets[c], work->offset_power,
             UINT32_C(1) << 30);
         uint32_t width = trainc_xpulp_abs((uint32_t)factor);
+        int32_t line = (int32_t)((uint32_t)factor << 16);
         work->factors[c] = factor;
         work->offsets[c] = offset;
         if (work->turns != 0) {
             const int32_t turn = trainc_xpulp_whole(work->turns[c], work->turn_power, 32767);
             work->turns[c] = turn;
             width += trainc_xpulp_abs((uint32_t)turn);
+            line = (int32_t)((uint32_t)factor << 16 | ((uint32_t)turn & 0xffff));
+        }
+        if (TRAINC_XPULP_CHAINS && work->lines != 0) {
+            work->lines[2 * c] = offset;
+            work->lines[2 * c + 1] = line;
         }
         if (work->widths == 0) {
             continue;
         }
-        width = work->ranges != 0 ? trainc_xpulp_line_bound(work, c)
+        width = work->ranges != 0 ? trainc_xpulp_line_bound(work, c, 0)
             : 128 * width + trainc_xpulp_abs((uint32_t)offset);
         work->widths[c] = width;
         if (width > largest) {
@@ -619,6 +768,38 @@ static TRAINC_XPULP_ONCE inline int64_t trainc_xpulp_lines_start(struct trainc_x
     return e;
 }
 
+#if defined(TRAINC_XPULP_INSN)
+/* Four sums in x5, x6, x7 and x28. */
+#define TRAINC_XPULP_LINE_OF_ONE \
+    TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x6, 1, x10) \
+    TRAINC_XPULP_LBSI(x7, 1, x10) TRAINC_XPULP_LBSI(x28, 1, x10) \
+    "mul x5, x5, x13\n\tmul x6, x6, x13\n\tmul x7, x7, x13\n\tmul x28, x28, x13\n\t"
+#define TRAINC_XPULP_FOUR_OF(x, each) each(x5, x) each(x6, x) each(x7, x) each(x28, x)
+#define TRAINC_XPULP_UP_BY(x, a) TRAINC_XPULP_ADD_SHIFT(x, a, x15)
+#define TRAINC_XPULP_TO_127(x, a) TRAINC_XPULP_CLIPU(x, x, a)
+#define TRAINC_XPULP_PLUS(x, a) "add " #x ", " #x ", " #a "\n\t"
+/* Less one below zero. */
+#define TRAINC_XPULP_AWAY(x, a) \
+    "slt x29, " #x ", " #a "\n\t" TRAINC_XPULP_SUB_SHIFT(x, x29, x15)
+#define TRAINC_XPULP_WITHIN_BYTE(x, a) TRAINC_XPULP_CLIP8(x, x)
+/* Negative sums are 0. */
+#define TRAINC_XPULP_LINE_POSITIVE \
+    TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_UP_BY) \
+    TRAINC_XPULP_FOUR_OF(x16, TRAINC_XPULP_TO_127) \
+    TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) "9: " TRAINC_XPULP_SWI(x5, 4, x11)
+#define TRAINC_XPULP_LINE_BYTES_OF_ONE \
+    TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_PLUS) \
+    TRAINC_XPULP_FOUR_OF(x18, TRAINC_XPULP_AWAY) \
+    TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) "9: " TRAINC_XPULP_SWI(x5, 4, x11)
+/* Below zero, half a unit less the least. */
+#define TRAINC_XPULP_LINE_WITHIN \
+    TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_PLUS) \
+    TRAINC_XPULP_FOUR_OF(x18, TRAINC_XPULP_AWAY) \
+    TRAINC_XPULP_FOUR_OF(x0, TRAINC_XPULP_WITHIN_BYTE) \
+    TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) TRAINC_XPULP_PV(5, 0x18, x5, x5, x17) \
+    "9: " TRAINC_XPULP_SWI(x5, 4, x11)
+#endif
+
 /* Sums of one operand in a row, rounded to nearest, ties away from zero; whether results may exceed
  * a byte. */
 static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32_t count,
@@ -636,55 +817,19 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
         register int32_t x16 __asm__("x16") = 127;
         register int32_t x17 __asm__("x17") = r->low;
         register int32_t x18 __asm__("x18") = (int32_t)r->unit;
-        /* Four sums in x5, x6, x7 and x28. */
-#define TRAINC_XPULP_LINE_OF_ONE \
-        TRAINC_XPULP_LBSI(x5, 1, x10) TRAINC_XPULP_LBSI(x6, 1, x10) \
-        TRAINC_XPULP_LBSI(x7, 1, x10) TRAINC_XPULP_LBSI(x28, 1, x10) \
-        "mul x5, x5, x13\n\tmul x6, x6, x13\n\tmul x7, x7, x13\n\tmul x28, x28, x13\n\t"
-#define TRAINC_XPULP_FOUR_OF(x, each) each(x5, x) each(x6, x) each(x7, x) each(x28, x)
-#define TRAINC_XPULP_UP_BY(x, a) TRAINC_XPULP_ADD_SHIFT(x, a, x15)
-#define TRAINC_XPULP_TO_127(x, a) TRAINC_XPULP_CLIPU(x, x, a)
-#define TRAINC_XPULP_PLUS(x, a) "add " #x ", " #x ", " #a "\n\t"
-        /* Less one below zero. */
-#define TRAINC_XPULP_AWAY(x, a) \
-        "slt x29, " #x ", " #a "\n\t" TRAINC_XPULP_SUB_SHIFT(x, x29, x15)
-#define TRAINC_XPULP_WITHIN_BYTE(x, a) TRAINC_XPULP_CLIP8(x, x)
+#define TRAINC_XPULP_LINE(each) \
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) each ".option pop" \
+            : "+r"(x10), "+r"(x11) \
+            : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16), "r"(x17), "r"(x18) \
+            : "x5", "x6", "x7", "x28", "x29", "memory")
         if (r->low == 0) {
-            /* Negative sums are 0. */
-            __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
-                TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_UP_BY)
-                TRAINC_XPULP_FOUR_OF(x16, TRAINC_XPULP_TO_127)
-                TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28)
-                "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop"
-                : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x16)
-                : "x5", "x6", "x7", "x28", "memory");
+            TRAINC_XPULP_LINE(TRAINC_XPULP_LINE_POSITIVE);
         } else if (!clamps && TRAINC_XPULP_CHAINS) {
-            __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
-                TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_PLUS)
-                TRAINC_XPULP_FOUR_OF(x18, TRAINC_XPULP_AWAY)
-                TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) "9: " TRAINC_XPULP_SWI(x5, 4, x11)
-                ".option pop"
-                : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x18)
-                : "x5", "x6", "x7", "x28", "x29", "memory");
+            TRAINC_XPULP_LINE(TRAINC_XPULP_LINE_BYTES_OF_ONE);
         } else {
-            /* Below zero, half a unit less the least. */
-            __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
-                TRAINC_XPULP_LINE_OF_ONE TRAINC_XPULP_FOUR_OF(x14, TRAINC_XPULP_PLUS)
-                TRAINC_XPULP_FOUR_OF(x18, TRAINC_XPULP_AWAY)
-                TRAINC_XPULP_FOUR_OF(x0, TRAINC_XPULP_WITHIN_BYTE)
-                TRAINC_XPULP_BYTES(x5, x5, x6, x7, x28) TRAINC_XPULP_PV(5, 0x18, x5, x5, x17)
-                "9: " TRAINC_XPULP_SWI(x5, 4, x11) ".option pop"
-                : "+r"(x10), "+r"(x11) : "r"(x12), "r"(x13), "r"(x14), "r"(x15), "r"(x17),
-                "r"(x18)
-                : "x5", "x6", "x7", "x28", "x29", "memory");
+            TRAINC_XPULP_LINE(TRAINC_XPULP_LINE_WITHIN);
         }
-#undef TRAINC_XPULP_LINE_OF_ONE
-#undef TRAINC_XPULP_FOUR_OF
-#undef TRAINC_XPULP_UP_BY
-#undef TRAINC_XPULP_TO_127
-#undef TRAINC_XPULP_PLUS
-#undef TRAINC_XPULP_AWAY
-#undef TRAINC_XPULP_WITHIN_BYTE
+#undef TRAINC_XPULP_LINE
         i = count & ~3;
     }
 #else
@@ -694,6 +839,52 @@ static inline void trainc_xpulp_line_half_away(const int8_t *a, int8_t *y, int32
         y[i] = trainc_xpulp_half_away(a[i] * factor + offset, r);
     }
 }
+
+#if defined(TRAINC_XPULP_INSN) && TRAINC_XPULP_CHAINS
+/* The same of some rows side by side that are whole words, each by its channel's factor and offset. */
+static inline void trainc_xpulp_few_half_away(const int8_t *a, int8_t *y, int32_t rows, int32_t words,
+    const int32_t *factors, const int32_t *offsets, int32_t clamps,
+    const struct trainc_xpulp_rounding *r)
+{
+    register const int8_t *x10 __asm__("x10") = a;
+    register int8_t *x11 __asm__("x11") = y;
+    register int32_t x12 __asm__("x12") = words;
+    register int32_t x15 __asm__("x15") = r->shift;
+    register int32_t x16 __asm__("x16") = 127;
+    register int32_t x17 __asm__("x17") = r->low;
+    register int32_t x18 __asm__("x18") = (int32_t)r->unit;
+    register int32_t x19 __asm__("x19") = rows;
+    register const int32_t *x20 __asm__("x20") = factors;
+    register const int32_t *x21 __asm__("x21") = offsets;
+#define TRAINC_XPULP_LINES_OF(each) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 19, 8) \
+        TRAINC_XPULP_LWI(x14, 4, x21) TRAINC_XPULP_LWI(x13, 4, x20) "add x14, x14, x18\n\t" \
+        TRAINC_XPULP_LOOP(0, 12, 9) each "8: nop\n\t.option pop" \
+        : "+r"(x10), "+r"(x11), "+r"(x20), "+r"(x21) \
+        : "r"(x12), "r"(x15), "r"(x16), "r"(x17), "r"(x18), "r"(x19) \
+        : "x5", "x6", "x7", "x13", "x14", "x28", "x29", "memory")
+    if (r->low == 0) {
+        TRAINC_XPULP_LINES_OF(TRAINC_XPULP_LINE_POSITIVE);
+    } else if (!clamps) {
+        TRAINC_XPULP_LINES_OF(TRAINC_XPULP_LINE_BYTES_OF_ONE);
+    } else {
+        TRAINC_XPULP_LINES_OF(TRAINC_XPULP_LINE_WITHIN);
+    }
+#undef TRAINC_XPULP_LINES_OF
+}
+#endif
+#if defined(TRAINC_XPULP_INSN)
+#undef TRAINC_XPULP_LINE_OF_ONE
+#undef TRAINC_XPULP_FOUR_OF
+#undef TRAINC_XPULP_UP_BY
+#undef TRAINC_XPULP_TO_127
+#undef TRAINC_XPULP_PLUS
+#undef TRAINC_XPULP_AWAY
+#undef TRAINC_XPULP_WITHIN_BYTE
+#undef TRAINC_XPULP_LINE_POSITIVE
+#undef TRAINC_XPULP_LINE_BYTES_OF_ONE
+#undef TRAINC_XPULP_LINE_WITHIN
+#endif
 
 /* Sums of two operands in a row. */
 static inline void trainc_xpulp_line_sums(const int8_t *a, const int8_t *b, int32_t *y,
@@ -816,9 +1007,22 @@ static inline void trainc_xpulp_channel_half_away(const struct trainc_xpulp_line
     }
 }
 
-/* Results of some channels. */
+/* Results of some channels: of few elements each, which have no tables, all in one go. */
 static inline void trainc_xpulp_lines_half_away_of(void *context, int32_t begin, int32_t end)
 {
+#if defined(TRAINC_XPULP_INSN) && TRAINC_XPULP_CHAINS
+    const struct trainc_xpulp_lines *const work = (const struct trainc_xpulp_lines *)context;
+    const struct trainc_xpulp_sizes *const sizes = &work->sizes;
+    if ((sizes->space & 3) == 0 && sizes->images * sizes->space <= 64 && work->rounding.shift > 0) {
+        for (int32_t n = 0; n < sizes->images; n++) {
+            const int32_t start = (n * sizes->channels + begin) * sizes->space;
+            trainc_xpulp_few_half_away(work->a + start, work->y + start, end - begin,
+                sizes->space >> 2, work->factors + begin, work->offsets + begin,
+                work->most > work->bytes, &work->rounding);
+        }
+        return;
+    }
+#endif
     for (int32_t c = begin; c < end; c++) {
         trainc_xpulp_channel_half_away((const struct trainc_xpulp_lines *)context, c);
     }
@@ -897,7 +1101,7 @@ static inline void trainc_xpulp_measure_channels(void *context, int32_t begin, i
         for (int32_t c = part; c < work->sizes.channels; c += TRAINC_XPULP_PARTS) {
             uint32_t width = work->widths[c];
             if (width > enough) {
-                width = TRAINC_XPULP_CHAINS ? trainc_xpulp_line_bound(work, c) : width;
+                width = TRAINC_XPULP_CHAINS ? trainc_xpulp_line_bound(work, c, enough) : width;
                 if (width > enough) {
                     width = trainc_xpulp_channel_largest(work, c, 0, work->sizes.space);
                     enough = trainc_xpulp_maxu(enough, trainc_xpulp_lines_enough(width));
@@ -1009,8 +1213,8 @@ static inline uint32_t trainc_xpulp_joined(uint32_t a, uint32_t b, int32_t bytes
 #define TRAINC_XPULP_LINE_HASHES3 TRAINC_XPULP_LINE_HASH3(x7) TRAINC_XPULP_LINE_HASH_ON \
     TRAINC_XPULP_LINE_HASH0(x28) TRAINC_XPULP_LINE_HASH1(x29) TRAINC_XPULP_LINE_HASH2(x30)
 /* 41 instructions for four elements; hashes have some bits below a 256th of a unit, too. */
-#define TRAINC_XPULP_LINE_DITHER(hashes, ...) \
-    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9) \
+#define TRAINC_XPULP_LINE_FOUR(hashes, ...) \
+        TRAINC_XPULP_LOOP(0, 12, 9) \
         TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x11) hashes \
         "mul x7, x7, x21\n\tmul x28, x28, x21\n\tmul x29, x29, x21\n\tmul x30, x30, x21\n\t" \
         "srl x7, x7, x19\n\tsrl x28, x28, x19\n\tsrl x29, x29, x19\n\tsrl x30, x30, x19\n\t" \
@@ -1018,12 +1222,24 @@ static inline uint32_t trainc_xpulp_joined(uint32_t a, uint32_t b, int32_t bytes
         TRAINC_XPULP_LINE_ON(x7, x28, x1) TRAINC_XPULP_LINE_ON(x29, x30, x6) \
         TRAINC_XPULP_ADD_SHIFT(x7, x15, x18) TRAINC_XPULP_ADD_SHIFT(x28, x15, x18) \
         TRAINC_XPULP_ADD_SHIFT(x29, x15, x18) TRAINC_XPULP_ADD_SHIFT(x30, x15, x18) \
-        __VA_ARGS__ "9: " TRAINC_XPULP_SWI(x5, 4, x17) ".option pop" \
+        __VA_ARGS__ "9: " TRAINC_XPULP_SWI(x5, 4, x17)
+#define TRAINC_XPULP_LINE_DITHER(hashes, ...) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LINE_FOUR(hashes, __VA_ARGS__) ".option pop" \
         : "+r"(x10), "+r"(x11), "+r"(x16), "+r"(x17), "+r"(x31) \
         : TRAINC_XPULP_DITHER_OPERANDS, "r"(x13), "r"(x14), "r"(x15), "r"(x22), "r"(x24) \
         : "x1", "x5", "x6", "x7", "x9", "x28", "x29", "x30", "memory")
 #define TRAINC_XPULP_LINE_BYTES(hashes) \
     TRAINC_XPULP_LINE_DITHER(hashes, TRAINC_XPULP_BYTES(x5, x7, x28, x29, x30))
+/* Whole rows of some channels, x13 of them, whose lines x23 points to: 6 instructions for each. */
+#define TRAINC_XPULP_LINE_ROWS(hashes) \
+    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 13, 8) \
+        TRAINC_XPULP_LWI(x15, 4, x23) TRAINC_XPULP_LWI(x13, 4, x23) "slli x15, x15, 8\n\t" \
+        TRAINC_XPULP_LINE_FOUR(hashes, TRAINC_XPULP_BYTES(x5, x7, x28, x29, x30)) \
+        "8: nop\n\t.option pop" \
+        : "+r"(x10), "+r"(x11), "+r"(x13), "+r"(x15), "+r"(x16), "+r"(x17), "+r"(x23), "+r"(x31) \
+        : "r"(x12), "r"(x14), "r"(x18), "r"(x19), "r"(x20), "r"(x21), "r"(x22), "r"(x24), "r"(x25), \
+          "r"(x26), "r"(x27) \
+        : "x1", "x5", "x6", "x7", "x9", "x28", "x29", "x30", "memory")
 
 /* By 256 sums have 32 bits, before they are clamped one more. */
 static inline int32_t trainc_xpulp_goes_by_fours(const struct trainc_xpulp_lines *work)
@@ -1066,6 +1282,25 @@ static TRAINC_XPULP_APART void trainc_xpulp_line_fours(const struct trainc_xpulp
         i += some;
         /* No calls, which would change the registers. */
         while (some > 0) {
+            if (TRAINC_XPULP_LINE_WORDS && left == space && some >= space && !work->clamps) {
+                const int32_t rows = trainc_minimum32(some / space, channels - c);
+                some -= rows * space;
+                x12 = space >> 2;
+                x13 = (uint32_t)rows;
+                x15 = 0;
+                x23 = (int32_t)(intptr_t)(work->lines + 2 * c);
+                c = c + rows < channels ? c + rows : 0;
+                if (above == 0) {
+                    TRAINC_XPULP_LINE_ROWS(TRAINC_XPULP_LINE_HASHES0);
+                } else if (above == 1) {
+                    TRAINC_XPULP_LINE_ROWS(TRAINC_XPULP_LINE_HASHES1);
+                } else if (above == 2) {
+                    TRAINC_XPULP_LINE_ROWS(TRAINC_XPULP_LINE_HASHES2);
+                } else {
+                    TRAINC_XPULP_LINE_ROWS(TRAINC_XPULP_LINE_HASHES3);
+                }
+                continue;
+            }
             const int32_t now = TRAINC_XPULP_LINE_WORDS && left < some ? left : some;
             const uint32_t turn = work->turns != 0 ? (uint32_t)work->turns[c] & 0xffff : 0;
             x12 = now >> 2;
@@ -1151,21 +1386,23 @@ static inline void trainc_xpulp_lines_dithered_of(void *context, int32_t begin, 
     }
 }
 
-/* The bits that sums exceed seven by. */
-static inline int32_t trainc_xpulp_lines_shift(const struct trainc_xpulp_lines *work)
+/* The largest of all channels' sums. */
+static inline uint32_t trainc_xpulp_lines_largest(const struct trainc_xpulp_lines *work)
 {
-    uint32_t bits = 0;
+    uint32_t largest = 0;
     for (int32_t part = 0; part < TRAINC_XPULP_PARTS; part++) {
-        bits = trainc_xpulp_maxu(bits, work->parts[part].first);
+        largest = trainc_xpulp_maxu(largest, work->parts[part].first);
     }
-    return trainc_xpulp_lines_shift_of(bits);
+    return largest;
 }
 
 static inline void trainc_xpulp_lines_half_away(struct trainc_xpulp_lines *work, int32_t low,
     int32_t *y_exponent)
 {
+    work->lines = 0;
     const int64_t exponent = trainc_xpulp_lines_start(work);
-    const int32_t shift = trainc_xpulp_lines_shift(work);
+    work->most = trainc_xpulp_lines_largest(work);
+    const int32_t shift = trainc_xpulp_lines_shift_of(work->most);
     work->rounding = trainc_xpulp_rounding(shift, low);
     work->bytes = low <= -127 ? (UINT32_C(128) << shift) - work->rounding.unit - 1 : 0;
     y_exponent[0] = trainc_add32((int32_t)exponent, shift);
@@ -1175,6 +1412,7 @@ static inline void trainc_xpulp_lines_half_away(struct trainc_xpulp_lines *work,
 static inline void trainc_xpulp_lines_dither(struct trainc_xpulp_lines *work, uint32_t key,
     int32_t *y_exponent)
 {
+    work->lines = (int32_t *)work->widths + work->sizes.channels;
     const int64_t exponent = trainc_xpulp_lines_start(work);
     const uint32_t most = trainc_xpulp_lines_most(work);
     const int32_t shift = trainc_xpulp_lines_shift_of(most);
@@ -1192,6 +1430,7 @@ static inline void trainc_xpulp_lines_dither(struct trainc_xpulp_lines *work, ui
 
 static inline void trainc_xpulp_lines_sums(struct trainc_xpulp_lines *work, int32_t *y_exponent)
 {
+    work->lines = 0;
     y_exponent[0] = (int32_t)trainc_xpulp_lines_start(work);
     TRAINC_PARALLEL_FOR(work, work->sizes.channels, trainc_xpulp_lines_sums_of);
 }

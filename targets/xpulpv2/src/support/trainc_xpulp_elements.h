@@ -716,7 +716,7 @@ static inline void trainc_xpulp_updates(void *context, int32_t begin, int32_t en
             const struct trainc_xpulp_number w = trainc_xpulp_number(work.w[i], &largest);
             const float y = trainc_xpulp_float(trainc_xpulp_minus(w,
                 trainc_xpulp_times_power(quotient, (rate >> 23) - 127, &largest), &largest));
-            if (largest <= TRAINC_XPULP_MOST_EXPONENT) {
+            if (TRAINC_XPULP_MOSTLY(largest <= TRAINC_XPULP_MOST_EXPONENT)) {
                 work.y[i] = y;
                 continue;
             }
@@ -746,7 +746,7 @@ static inline float trainc_xpulp_blend(float a, float b, const struct trainc_xpu
         const float y = trainc_xpulp_float(trainc_xpulp_plus(
             trainc_xpulp_times(trainc_xpulp_number(a, &largest), factors[0], &largest),
             trainc_xpulp_times(trainc_xpulp_number(b, &largest), factors[1], &largest), &largest));
-        if (largest <= TRAINC_XPULP_MOST_EXPONENT) {
+        if (TRAINC_XPULP_MOSTLY(largest <= TRAINC_XPULP_MOST_EXPONENT)) {
             return y;
         }
     }

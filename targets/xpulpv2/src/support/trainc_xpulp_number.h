@@ -21,6 +21,13 @@
 #define TRAINC_XPULP_CHAINED inline
 #endif
 
+/* What is so but for few numbers: compilers then lay the common way out in line. */
+#if defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#define TRAINC_XPULP_MOSTLY(condition) __builtin_expect(condition, 1)
+#else
+#define TRAINC_XPULP_MOSTLY(condition) (condition)
+#endif
+
 /* A normal number mantissa 2^(exponent - 149). */
 struct trainc_xpulp_number {
     /* Of which the highest bit counts. */
@@ -165,7 +172,7 @@ static TRAINC_XPULP_CHAINED struct trainc_xpulp_number trainc_xpulp_plus(struct 
     return x;
 }
 
-static inline struct trainc_xpulp_number trainc_xpulp_minus(struct trainc_xpulp_number x,
+static TRAINC_XPULP_CHAINED struct trainc_xpulp_number trainc_xpulp_minus(struct trainc_xpulp_number x,
     struct trainc_xpulp_number y, uint32_t *largest)
 {
     return trainc_xpulp_plus(x, trainc_xpulp_negative(y), largest);
