@@ -49,8 +49,6 @@ const TILE_OF_TWO: u64 = 90;
 const WORDS_OF_TWO: u64 = 14;
 const TILE_OF_ONE: u64 = 70;
 const WORDS_OF_ONE: u64 = 9;
-/// Of four rows of four words, whose lanes stay where they are.
-const SIXTEENS: u64 = 130;
 /// Cycles of four lanes beside their tiles and packing.
 const LANES: u64 = 60;
 /// Of four lanes that are columns of eight elements, and of a pair of rows by these.
@@ -527,8 +525,7 @@ impl Layout {
             2 => TILE_OF_TWO + WORDS_OF_TWO * words,
             _ => TILE + WORDS * words,
         };
-        let tile = if words == 4 && !self.adds { SIXTEENS } else { TILE + WORDS * words };
-        let column = (self.rows.count / 4) as u64 * tile + last;
+        let column = (self.rows.count / 4) as u64 * (TILE + WORDS * words) + last;
         let placed = self.volume.map_or(0, |volume| {
             let (read, all) = (volume.height * volume.width, volume.plane());
             volume.planes as u64 * (volume.height as u64 * LINE + (read + all) as u64)

@@ -135,44 +135,6 @@ TRAINC_XPULP_MULTIPLY_TILES(trainc_xpulp_multiply_tiles, "sub x7, x7, x1\n\taddi
     TRAINC_XPULP_LW(x28, x11, x7) TRAINC_XPULP_LW(x29, x11, x7)
     TRAINC_XPULP_LW(x30, x11, x7) TRAINC_XPULP_LW(x31, x1, x7))
 
-#if !defined(__OPTIMIZE_SIZE__)
-/* Rows of vectors of four words by four lanes, which stay where they are: 32 instructions for 64 products.
- * From zeros; rows and sums move on. */
-static inline void trainc_xpulp_multiply_sixteens(struct trainc_xpulp_tile *tile, int32_t rows)
-{
-#define TRAINC_XPULP_LANE_WORDS(a, b, c, d) \
-    TRAINC_XPULP_LWI(a, 4, x9) TRAINC_XPULP_LWI(b, 4, x9) TRAINC_XPULP_LWI(c, 4, x9) \
-    TRAINC_XPULP_LWI(d, 4, x9)
-#define TRAINC_XPULP_BY_WORD(of, word, a, b, c, d) \
-    of(x5, word, a) of(x6, word, b) of(x7, word, c) of(x9, word, d)
-#define TRAINC_XPULP_LARGEST(a, of) TRAINC_XPULP_SCALAR(0, of, a, x0) TRAINC_XPULP_SCALAR(7, x1, x1, of)
-    register struct trainc_xpulp_tile *x10 __asm__("x10") = tile;
-    register int32_t x5 __asm__("x5") = rows;
-    __asm__ volatile(TRAINC_XPULP_BEGIN
-        "lw x9, 4(x10)\n\tlw x11, 0(x10)\n\tlw x30, 24(x10)\n\tlw x31, 28(x10)\n\tlw x1, 32(x10)\n\t"
-        TRAINC_XPULP_LANE_WORDS(x12, x13, x14, x15) TRAINC_XPULP_LANE_WORDS(x16, x17, x18, x19)
-        TRAINC_XPULP_LANE_WORDS(x20, x21, x22, x23) TRAINC_XPULP_LANE_WORDS(x24, x25, x26, x27)
-        TRAINC_XPULP_LOOP(0, 5, 9)
-        TRAINC_XPULP_LWI(x28, 4, x11) TRAINC_XPULP_LWI(x29, 4, x11)
-        TRAINC_XPULP_BY_WORD(TRAINC_XPULP_DOT, x28, x12, x16, x20, x24) TRAINC_XPULP_LWI(x28, 4, x11)
-        TRAINC_XPULP_BY_WORD(TRAINC_XPULP_SDOT, x29, x13, x17, x21, x25) TRAINC_XPULP_LWI(x29, 4, x11)
-        TRAINC_XPULP_BY_WORD(TRAINC_XPULP_SDOT, x28, x14, x18, x22, x26)
-        TRAINC_XPULP_BY_WORD(TRAINC_XPULP_SDOT, x29, x15, x19, x23, x27)
-        TRAINC_XPULP_SWI(x5, 4, x30) TRAINC_XPULP_SWI(x6, 4, x30) TRAINC_XPULP_SWI(x7, 4, x30)
-        TRAINC_XPULP_SW(x9, x31, x30)
-        TRAINC_XPULP_LARGEST(x5, x28) TRAINC_XPULP_LARGEST(x6, x29) TRAINC_XPULP_LARGEST(x7, x28)
-        TRAINC_XPULP_SCALAR(0, x29, x9, x0) "9: " TRAINC_XPULP_SCALAR(7, x1, x1, x29)
-        "sw x11, 0(x10)\n\tsw x30, 24(x10)\n\tsw x1, 32(x10)\n\t.option pop"
-        : "+r"(x5) : "r"(x10)
-        : "x1", "x6", "x7", "x9", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18", "x19",
-          "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "x31",
-          "memory");
-#undef TRAINC_XPULP_LANE_WORDS
-#undef TRAINC_XPULP_BY_WORD
-#undef TRAINC_XPULP_LARGEST
-}
-#endif
-
 /* 14 instructions for 32 products: of two rows. */
 #define TRAINC_XPULP_MULTIPLY2(name, ...) \
     static inline void name(struct trainc_xpulp_tile *tile) \
@@ -972,11 +934,6 @@ static inline void trainc_xpulp_multiply_tile(const struct trainc_xpulp_product 
     int32_t row = 0;
     if (!work->adds && tile.words > 1 && count >= 4) {
         row = count & ~3;
-#if defined(TRAINC_XPULP_INSN) && !defined(__OPTIMIZE_SIZE__)
-        if (tile.words == 4) {
-            trainc_xpulp_multiply_sixteens(&tile, row);
-        } else
-#endif
         trainc_xpulp_multiply_tiles(&tile, row >> 2);
     }
     for (; row < count; row += 4) {
