@@ -44,7 +44,7 @@ fn check(g: &ConvGeometry, kind: usize, random: &mut Random) {
     });
     let mut out = vec![7; g.output_len()];
     let most = with_scratch(convolution::forward_bytes::<DotI8>(g), |scratch| {
-        convolution::forward::<DotI8>(g, [&x, &w], &mut out, scratch, None)
+        convolution::forward::<DotI8>(g, [&x, &w], &mut out, scratch, (None, None))
     });
     assert!(out == y && most == largest(&y), "forward {g:?}");
     let mut out = vec![7; g.input_len()];
