@@ -224,18 +224,10 @@ pub(crate) fn all() -> Vec<Case> {
             n += 5;
         }
     };
-    for &(images, groups, [c, o], size, taps, strides, dilations, pads) in SHAPES {
-        let x = [images, groups * c, size[0], size[1]];
-        let w = [groups * o, c, taps[0], taps[1]];
-        let forward = Conv2d { strides, pads, dilations, groups };
-        let y =
-            forward.clone().infer_shape(&x, &w).unwrap_or_else(|| panic!("{x:?} {w:?} do not fit"));
-        let what = |pass: &str| format!("{pass} {x:?} {w:?}");
-        push(what("forward"), forward.into(), [&x, &w], &mut random);
-        let error = Conv2dGradientInput { strides, pads, dilations, groups, input_size: size };
-        push(what("error"), error.into(), [&y, &w], &mut random);
-        let gradient = Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size: taps };
-        push(what("gradient"), gradient.into(), [&x, &y], &mut random);
+    for shape in SHAPES {
+        for (pass, op, [a, b]) in passes(shape) {
+            push(format!("{pass} {a:?} {b:?}"), op, [&a, &b], &mut random);
+        }
     }
     for &[m, k, n] in MATRICES {
         let matmul = |transpose_a, transpose_b, role| MatMul { transpose_a, transpose_b, role };
@@ -249,23 +241,15 @@ pub(crate) fn all() -> Vec<Case> {
     }
     let halving = Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
     let shift = ShiftRight { amount: 6, rounding: Rounding::HalfAway, element: Element::I8 };
-    for (n, &(images, groups, [c, o], size, taps, strides, dilations, pads)) in
-        SPARSE.iter().enumerate()
-    {
-        let x = [images, groups * c, size[0], size[1]];
-        let w = [groups * o, c, taps[0], taps[1]];
-        let forward = Conv2d { strides, pads, dilations, groups };
-        let y =
-            forward.clone().infer_shape(&x, &w).unwrap_or_else(|| panic!("{x:?} {w:?} do not fit"));
-        let error = Conv2dGradientInput { strides, pads, dilations, groups, input_size: size };
-        let passes = [("forward", Op::from(forward), &x[..]), ("error", error.into(), &y[..])];
-        for (pass, op, operand) in passes {
+    for (n, shape) in SPARSE.iter().enumerate() {
+        let [forward, error, _] = passes(shape);
+        for (pass, op, [operand, w]) in [forward, error] {
             for finish in [Op::from(halving.clone()), shift.clone().into()] {
                 let (a, b) = VALUES[n % 4];
                 products.push(Case {
-                    what: format!("sparse {pass} {x:?} {w:?}, {finish}"),
+                    what: format!("sparse {pass} {operand:?} {w:?}, {finish}"),
                     op: Chain { ops: vec![op.clone(), finish] }.into(),
-                    inputs: vec![tensor(&mut random, operand, a), tensor(&mut random, &w, b)],
+                    inputs: vec![tensor(&mut random, &operand, a), tensor(&mut random, &w, b)],
                     constant: n % 2 == 0,
                 });
             }
@@ -280,32 +264,37 @@ pub(crate) fn all() -> Vec<Case> {
 
 /// Sums of channels in groups, of all passes.
 fn grouped(products: &mut Vec<Case>, random: &mut Random) {
-    for (n, &(images, groups, [c, o], size, taps, strides, dilations, pads)) in
-        GROUPS.iter().enumerate()
-    {
-        let x = [images, groups * c, size[0], size[1]];
-        let w = [groups * o, c, taps[0], taps[1]];
-        let forward = Conv2d { strides, pads, dilations, groups };
-        let y =
-            forward.clone().infer_shape(&x, &w).unwrap_or_else(|| panic!("{x:?} {w:?} do not fit"));
-        let error = Conv2dGradientInput { strides, pads, dilations, groups, input_size: size };
-        let gradient = Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size: taps };
-        let passes: [(&str, Op, [&[usize]; 2]); 3] = [
-            ("forward", forward.into(), [&x, &w]),
-            ("error", error.into(), [&y, &w]),
-            ("gradient", gradient.into(), [&x, &y]),
-        ];
-        for (pass, op, shapes) in passes {
+    for (n, shape) in GROUPS.iter().enumerate() {
+        for (pass, op, shapes) in passes(shape) {
             for (a, b) in [VALUES[0], VALUES[1 + n % 7]] {
                 products.push(Case {
-                    what: format!("groups {pass} {x:?} {w:?}"),
+                    what: format!("groups {pass} {:?} {:?}", shapes[0], shapes[1]),
                     op: op.clone(),
-                    inputs: vec![tensor(random, shapes[0], a), tensor(random, shapes[1], b)],
+                    inputs: vec![tensor(random, &shapes[0], a), tensor(random, &shapes[1], b)],
                     constant: n % 3 == 0,
                 });
             }
         }
     }
+}
+
+/// What a pass is called, its operation and its operands' shapes.
+type PassOf = (&'static str, Op, [Vec<usize>; 2]);
+
+/// The three passes of a convolution.
+fn passes(&(images, groups, [c, o], size, taps, strides, dilations, pads): &Shape) -> [PassOf; 3] {
+    let x = vec![images, groups * c, size[0], size[1]];
+    let w = vec![groups * o, c, taps[0], taps[1]];
+    let forward = Conv2d { strides, pads, dilations, groups };
+    let y = forward.infer_shape(&x, &w).unwrap_or_else(|| panic!("{x:?} {w:?} do not fit"));
+    let y = y.to_vec();
+    let error = Conv2dGradientInput { strides, pads, dilations, groups, input_size: size };
+    let gradient = Conv2dGradientWeight { strides, pads, dilations, groups, kernel_size: taps };
+    [
+        ("forward", forward.into(), [x.clone(), w.clone()]),
+        ("error", error.into(), [y.clone(), w]),
+        ("gradient", gradient.into(), [x, y]),
+    ]
 }
 
 /// Sums that lie halfway between results of either sign, and one beside, whose largest is shifted by so many bits.
