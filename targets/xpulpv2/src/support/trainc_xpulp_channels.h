@@ -1117,7 +1117,6 @@ static inline void trainc_xpulp_measure_channels(void *context, int32_t begin, i
 static inline uint32_t trainc_xpulp_lines_most(struct trainc_xpulp_lines *work)
 {
     uint32_t *const widths = work->widths;
-    const int32_t channels = work->sizes.channels;
     uint32_t first = 0, second = 0, most = 0;
     work->measured = 0;
     for (int32_t n = 0; n < TRAINC_XPULP_PARTS; n++) {
@@ -1137,10 +1136,7 @@ static inline uint32_t trainc_xpulp_lines_most(struct trainc_xpulp_lines *work)
     if (second > trainc_xpulp_lines_enough(most)) {
         widths[work->measured] = most;
         TRAINC_PARALLEL_FOR(work, TRAINC_XPULP_PARTS, trainc_xpulp_measure_channels);
-        second = 0;
-        for (int32_t c = 0; c < channels; c++) {
-            second = trainc_xpulp_maxu(second, widths[c]);
-        }
+        second = trainc_xpulp_largest_of(widths, work->sizes.channels);
     }
     return trainc_xpulp_maxu(most, second);
 }

@@ -15,7 +15,23 @@ static inline int32_t trainc_xpulp_counting(const int8_t *at)
 static inline uint32_t trainc_xpulp_largest_of(const uint32_t *magnitudes, int32_t count)
 {
     uint32_t largest = 0;
-    for (int32_t i = 0; i < count; i++) {
+    int32_t i = 0;
+#if defined(TRAINC_XPULP_INSN) && !defined(__OPTIMIZE_SIZE__)
+    /* There may be hundreds, which one core takes: two instructions each. */
+    if (count > 3) {
+        register const uint32_t *x10 __asm__("x10") = magnitudes;
+        register int32_t x12 __asm__("x12") = count >> 1;
+        register uint32_t x13 __asm__("x13") = 0;
+        __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(0, 12, 9)
+            TRAINC_XPULP_LWI(x5, 4, x10) TRAINC_XPULP_LWI(x6, 4, x10)
+            TRAINC_XPULP_SCALAR(7, x13, x13, x5) "9: " TRAINC_XPULP_SCALAR(7, x13, x13, x6)
+            ".option pop"
+            : "+r"(x10), "+r"(x13) : "r"(x12) : "x5", "x6", "memory");
+        largest = x13;
+        i = count & ~1;
+    }
+#endif
+    for (; i < count; i++) {
         largest = trainc_xpulp_maxu(largest, magnitudes[i]);
     }
     return largest;
