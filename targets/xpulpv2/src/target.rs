@@ -55,6 +55,9 @@ const DEPTHWISE: &str = include_str!("support/trainc_xpulp_depthwise.h");
 /// Those of larger windows, on those of small ones.
 const DEPTHWISE_WIDE: &str = include_str!("support/trainc_xpulp_depthwise_wide.h");
 
+/// Those of taps that lie apart, on those of small windows.
+const DEPTHWISE_APART: &str = include_str!("support/trainc_xpulp_depthwise_apart.h");
+
 /// Rounding by chance, on the rounding.
 const DITHER: &str = include_str!("support/trainc_xpulp_dither.h");
 
@@ -154,6 +157,7 @@ impl Dialect for XpulpTarget {
             ("trainc_xpulp_outer_update.h", OUTER_UPDATE),
             ("trainc_xpulp_depthwise.h", DEPTHWISE),
             ("trainc_xpulp_depthwise_wide.h", DEPTHWISE_WIDE),
+            ("trainc_xpulp_depthwise_apart.h", DEPTHWISE_APART),
             ("trainc_xpulp_dither.h", DITHER),
             ("trainc_xpulp_channels.h", CHANNELS),
             ("trainc_xpulp_elements.h", ELEMENTS),

@@ -7,9 +7,9 @@ use trainc_ir::product::{Convolution, Pass};
 use super::layout::CORES;
 
 /// Rows and columns of a window that words hold.
-const TAPS: usize = 3;
+pub(super) const TAPS: usize = 3;
 /// Rows and columns of a window at most.
-const MOST: [usize; 2] = [8, 5];
+pub(super) const MOST: [usize; 2] = [8, 5];
 /// Columns of windows at once: the last ones of a row overlap others.
 const LANES: usize = 4;
 
@@ -39,7 +39,7 @@ const TAPS_WORD: u64 = 17;
 
 /// Elements of planes and where they go in a copy; `struct trainc_xpulp_placing`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Placing {
+pub(super) struct Placing {
     operand: usize,
     height: usize,
     width: usize,
@@ -52,7 +52,7 @@ struct Placing {
 
 impl Placing {
     /// Of a copy's rows of so many bytes as much as lies in the area `[rows, columns]`.
-    fn new(
+    pub(super) fn new(
         operand: usize,
         [height, width]: [usize; 2],
         [top, left]: [usize; 2],
@@ -77,7 +77,7 @@ impl Placing {
     }
 
     /// An estimate of the cycles of a plane.
-    fn cycles(&self) -> u64 {
+    pub(super) fn cycles(&self) -> u64 {
         let columns = self.columns as u64;
         let row = match self.right {
             1 if self.columns.is_multiple_of(8) || self.columns < 16 => {
@@ -89,7 +89,7 @@ impl Placing {
         COPY + self.rows as u64 * row
     }
 
-    fn emit(&self, out: &mut Text, name: &str) {
+    pub(super) fn emit(&self, out: &mut Text, name: &str) {
         out.line(format!("{name}.from = x{};", self.operand));
         for (field, value) in [
             ("plane", self.height * self.width),
