@@ -11,10 +11,11 @@ use super::layout::CORES;
 const FOUR: usize = 4;
 const AT_ONCE: usize = 3;
 
-/// Cycles of a part, of a plane, of a word of it that holds taps, of a tap of its weights, of a window by three words and by
-/// one, of a row of them and of a sum's magnitude.
+/// Cycles of a part, of a plane whose windows or weights are summed, of a word of it that holds taps, of a tap of its
+/// weights, of a window by three words and by one, of a row of them and of a sum's magnitude.
 const PART: u64 = 150;
 const PLANE: u64 = 180;
+const GRADIENT_PLANE: u64 = 60;
 const WORD_OF_TAPS: u64 = 5;
 const TAP: u64 = 12;
 const WINDOW: u64 = 8;
@@ -22,9 +23,9 @@ const WINDOW_BY_ONE: u64 = 4;
 const ROW: u64 = 5;
 const MAGNITUDE: u64 = 3;
 /// Of a block of nine taps, of a row of errors by those, and of a word of it.
-const BLOCK: u64 = 180;
+const BLOCK: u64 = 40;
 const TAPS_ROW: u64 = 6;
-const TAPS_WORD: u64 = 17;
+const TAPS_WORD: u64 = 15;
 
 /// See the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -175,7 +176,7 @@ impl Apart {
         let plane = if self.gradient {
             let blocks = self.taps.iter().map(|taps| taps.div_ceil(TAPS) as u64).product::<u64>();
             let row = TAPS_ROW + TAPS_WORD * (self.row / 4) as u64;
-            blocks * (BLOCK + self.rows as u64 * row)
+            GRADIENT_PLANE + blocks * (BLOCK + self.rows as u64 * row)
         } else {
             let count = self.groups() * self.inner_outer()[1];
             let (three, one) = match count % AT_ONCE {
@@ -185,11 +186,11 @@ impl Apart {
             let words = (self.word_rows * self.row) as u64 * WORD_OF_TAPS;
             let window = three as u64 * WINDOW + one * WINDOW_BY_ONE;
             let rows = self.rows as u64 * ROW * (three as u64 + one);
-            words + taps as u64 * TAP + windows * (window + MAGNITUDE) + rows
+            PLANE + words + taps as u64 * TAP + windows * (window + MAGNITUDE) + rows
         };
         let zeroed = if self.gradient { self.x_copy + self.other_copy } else { self.x_copy };
         let planes = (self.images * self.channels) as u64;
-        self.parts() as u64 * (PART + zeroed as u64 * 5 / 16) + planes * (PLANE + placed + plane)
+        self.parts() as u64 * (PART + zeroed as u64 * 5 / 16) + planes * (placed + plane)
     }
 
     fn emit(&self, out: &mut Text) {
