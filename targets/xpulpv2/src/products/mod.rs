@@ -5,11 +5,12 @@
 //! multiplies by tiles of 4 by 4 and rounds. Tiles, packing and rounding are divided by `TRAINC_PARALLEL_FOR`.
 
 mod added;
-mod apart;
 mod depthwise;
+mod four_taps;
 mod layout;
 mod outer;
 mod phases;
+mod planes;
 mod shifted;
 mod strips;
 
@@ -20,7 +21,7 @@ use trainc_ir::implementation::{Cost, Implementation, Signature};
 use trainc_ir::product::Narrowing;
 use trainc_ir::program::Kernel;
 
-use apart::ByChannel;
+use depthwise::Depthwise;
 use layout::{Kind, Layout, Set};
 pub(crate) use layout::{divided, even_parts};
 use outer::Outer;
@@ -53,7 +54,7 @@ pub(crate) struct Product {
     has_zeros: bool,
     outer: Option<Outer>,
     /// Where each channel is convolved by itself.
-    depthwise: Option<ByChannel>,
+    depthwise: Option<Depthwise>,
 }
 
 impl Product {
@@ -63,7 +64,7 @@ impl Product {
     /// See [`ProductKernel::of`].
     pub(crate) fn of(signature: &Signature<'_>) -> Option<Result<Product, String>> {
         let planned = |kernel: ProductKernel| {
-            if let Some(depthwise) = ByChannel::of(&kernel.convolution) {
+            if let Some(depthwise) = Depthwise::of(&kernel.convolution) {
                 let depthwise = Some(depthwise);
                 let (layouts, places) = (Vec::new(), Vec::new());
                 return Ok(Product {
@@ -476,7 +477,7 @@ impl Product {
     }
 
     /// The products of channels by themselves.
-    fn depthwise(&self, depthwise: &ByChannel, out: &mut Text) {
+    fn depthwise(&self, depthwise: &Depthwise, out: &mut Text) {
         depthwise.emit(out);
         out.line("");
         let [rows, lanes] = depthwise.results();
@@ -566,7 +567,7 @@ impl Implementation for Product {
             return Cost::new(CALL + outer.cycles() + self.kernel.rest_cycles());
         }
         let products: u64 = self.layouts.iter().map(Layout::cycles).sum();
-        let products = products + self.depthwise.as_ref().map_or(0, ByChannel::cycles);
+        let products = products + self.depthwise.as_ref().map_or(0, Depthwise::cycles);
         let each = match self.kernel.finish {
             Some(Narrowing::Gradient { .. }) => FINISH_GRADIENT,
             _ => FINISH,
@@ -584,7 +585,7 @@ impl Implementation for Product {
     fn scratch_bytes(&self) -> usize {
         let products = self.layouts.iter().map(|layout| layout.bytes).max().unwrap_or(0);
         let own = self.outer.as_ref().map_or(products, |outer| outer.bytes);
-        let own = self.depthwise.as_ref().map_or(own, ByChannel::bytes);
+        let own = self.depthwise.as_ref().map_or(own, Depthwise::bytes);
         self.kernel.scratch_bytes(own)
     }
 }

@@ -1,13 +1,15 @@
-/* Convolutions of each channel by itself, by windows of at most three by three, and gradients of weights of up
- * to eight by five: of each plane a copy with room around and between its elements, in which a word holds a row
- * of a window. */
+/* Convolutions of each channel by itself, by windows of at most three by three, and gradients of any weights: of each
+ * plane a copy with room around and between its elements, in which a word holds a row of a window. */
 #ifndef TRAINC_XPULP_DEPTHWISE_H
 #define TRAINC_XPULP_DEPTHWISE_H
 
 #include "trainc_xpulp_rounding.h"
 
-/* Blocks of three by three taps at most. */
-#define TRAINC_XPULP_BLOCKS_OF_TAPS 6
+#if defined(__GNUC__)
+#define TRAINC_XPULP_ALWAYS_INLINE inline __attribute__((always_inline))
+#else
+#define TRAINC_XPULP_ALWAYS_INLINE inline
+#endif
 
 /* Planes, and where their elements go in a copy of each. */
 struct trainc_xpulp_placing {
@@ -111,15 +113,15 @@ static inline void trainc_xpulp_place(const struct trainc_xpulp_placing *placing
 struct trainc_xpulp_depthwise {
     struct trainc_xpulp_placing x, dy;
     int32_t images, channels, parts;
-    /* Copies of x and, of gradients of weights, dy, for each part; bytes of each, and of a row. */
+    /* Copies of x for each part and, behind each, of dy for gradients of weights; bytes of each, and of a row. */
     int8_t *copies;
-    int32_t x_copy, dy_copy, row;
+    int32_t x_copy, other_copy, row;
     /* Of a channel, and whether they are in reverse. */
     const int8_t *weights;
     int32_t taps[2], reverse;
-    /* From a window to the next. */
-    int32_t strides[2];
-    /* Windows: at least two rows and four columns. */
+    /* From a window to the next, and from a tap to the next. */
+    int32_t strides[2], dilations[2];
+    /* Windows. */
     int32_t rows, columns;
     /* [images][channels][rows][columns], or of gradients [channels][taps]. */
     int32_t *sums;
@@ -127,9 +129,10 @@ struct trainc_xpulp_depthwise {
     uint32_t *largest;
 };
 
-/* A channel's weights: a word for each row of a window, whose last byte is 0. */
-static inline void trainc_xpulp_window_words(const struct trainc_xpulp_depthwise *work, int32_t c,
-    uint32_t words[3])
+/* A channel's weights: a word for each row of a window, whose last byte is 0. Called, this would be most of what a small
+ * plane takes. */
+static TRAINC_XPULP_ALWAYS_INLINE void trainc_xpulp_window_words(
+    const struct trainc_xpulp_depthwise *work, int32_t c, uint32_t words[3])
 {
     const int8_t *at = work->weights + c * work->taps[0] * work->taps[1];
     if (work->taps[0] == 3 && work->taps[1] == 3) {
@@ -250,14 +253,15 @@ static inline void trainc_xpulp_windows_apart(struct trainc_xpulp_windows_of *wo
 #undef TRAINC_XPULP_FOUR_WINDOWS
 }
 
-/* Adds to the sums of nine taps those of a plane: each word of three rows of x by one of dy that lies
- * there, and by those that lie a byte and two bytes before it. 15 instructions for 36 products. */
-static inline void trainc_xpulp_taps_of(const int8_t *x, const int8_t *dy, int32_t row,
-    int32_t rows, int32_t stride, int32_t sums[9])
+/* Adds to the sums of three rows of three taps, `columns` apart, those of a plane: each word of three rows of x, `down` bytes
+ * apart, by one of dy that lies there, and by those that lie `right` and twice as many bytes further on. 15 instructions for
+ * 36 products. */
+static inline void trainc_xpulp_taps_of(const int8_t *x, const int8_t *dy, int32_t down,
+    int32_t right, int32_t row, int32_t rows, int32_t stride, int32_t *sums, int32_t columns)
 {
     register const int8_t *x10 __asm__("x10") = x;
-    register const int8_t *x11 __asm__("x11") = x + row;
-    register const int8_t *x12 __asm__("x12") = x + 2 * row;
+    register const int8_t *x11 __asm__("x11") = x + down;
+    register const int8_t *x12 __asm__("x12") = x + 2 * down;
     register const int8_t *x13 __asm__("x13") = dy;
     register int32_t x14 __asm__("x14") = rows;
     register int32_t x15 __asm__("x15") = row >> 2;
@@ -265,14 +269,17 @@ static inline void trainc_xpulp_taps_of(const int8_t *x, const int8_t *dy, int32
     register int32_t x16 __asm__("x16") = sums[0];
     register int32_t x17 __asm__("x17") = sums[1];
     register int32_t x18 __asm__("x18") = sums[2];
-    register int32_t x19 __asm__("x19") = sums[3];
-    register int32_t x20 __asm__("x20") = sums[4];
-    register int32_t x21 __asm__("x21") = sums[5];
-    register int32_t x22 __asm__("x22") = sums[6];
-    register int32_t x23 __asm__("x23") = sums[7];
-    register int32_t x24 __asm__("x24") = sums[8];
-    __asm__ volatile(TRAINC_XPULP_BEGIN TRAINC_XPULP_LOOP(1, 14, 8) TRAINC_XPULP_LOOP(0, 15, 9)
-        TRAINC_XPULP_LWI(x5, 1, x13) TRAINC_XPULP_LWI(x6, 1, x13) TRAINC_XPULP_LWI(x7, 2, x13)
+    register int32_t x19 __asm__("x19") = sums[columns];
+    register int32_t x20 __asm__("x20") = sums[columns + 1];
+    register int32_t x21 __asm__("x21") = sums[columns + 2];
+    register int32_t x22 __asm__("x22") = sums[2 * columns];
+    register int32_t x23 __asm__("x23") = sums[2 * columns + 1];
+    register int32_t x24 __asm__("x24") = sums[2 * columns + 2];
+    register int32_t x25 __asm__("x25") = right;
+    __asm__ volatile(TRAINC_XPULP_BEGIN "add x26, x25, x25\n\t"
+        TRAINC_XPULP_LOOP(1, 14, 8) TRAINC_XPULP_LOOP(0, 15, 9)
+        TRAINC_XPULP_LW_AT(x6, x25, x13) TRAINC_XPULP_LW_AT(x7, x26, x13)
+        TRAINC_XPULP_LWI(x5, 4, x13)
         TRAINC_XPULP_LWI(x28, 4, x10) TRAINC_XPULP_LWI(x29, 4, x11) TRAINC_XPULP_LWI(x30, 4, x12)
         TRAINC_XPULP_SDOT(x16, x28, x7) TRAINC_XPULP_SDOT(x17, x28, x6)
         TRAINC_XPULP_SDOT(x18, x28, x5) TRAINC_XPULP_SDOT(x19, x29, x7)
@@ -282,17 +289,17 @@ static inline void trainc_xpulp_taps_of(const int8_t *x, const int8_t *dy, int32
         "add x10, x10, x9\n\tadd x11, x11, x9\n\t8: add x12, x12, x9\n\t.option pop"
         : "+r"(x10), "+r"(x11), "+r"(x12), "+r"(x13), "+r"(x16), "+r"(x17), "+r"(x18), "+r"(x19),
           "+r"(x20), "+r"(x21), "+r"(x22), "+r"(x23), "+r"(x24)
-        : "r"(x9), "r"(x14), "r"(x15)
-        : "x5", "x6", "x7", "x28", "x29", "x30", "memory");
+        : "r"(x9), "r"(x14), "r"(x15), "r"(x25)
+        : "x5", "x6", "x7", "x26", "x28", "x29", "x30", "memory");
     sums[0] = x16;
     sums[1] = x17;
     sums[2] = x18;
-    sums[3] = x19;
-    sums[4] = x20;
-    sums[5] = x21;
-    sums[6] = x22;
-    sums[7] = x23;
-    sums[8] = x24;
+    sums[columns] = x19;
+    sums[columns + 1] = x20;
+    sums[columns + 2] = x21;
+    sums[2 * columns] = x22;
+    sums[2 * columns + 1] = x23;
+    sums[2 * columns + 2] = x24;
 }
 #else
 static inline void trainc_xpulp_windows_some(struct trainc_xpulp_windows_of *work, int32_t rows,
@@ -321,15 +328,16 @@ static inline void trainc_xpulp_windows_apart(struct trainc_xpulp_windows_of *wo
     trainc_xpulp_windows_some(work, work->rounds, work->strides[0], work->strides[1]);
 }
 
-static inline void trainc_xpulp_taps_of(const int8_t *x, const int8_t *dy, int32_t row,
-    int32_t rows, int32_t stride, int32_t sums[9])
+static inline void trainc_xpulp_taps_of(const int8_t *x, const int8_t *dy, int32_t down,
+    int32_t right, int32_t row, int32_t rows, int32_t stride, int32_t *sums, int32_t columns)
 {
     for (int32_t n = 0; n < rows; n++, x += (stride - 1) * row) {
         for (int32_t i = 0; i < row; i += 4, x += 4, dy += 4) {
             for (int32_t tap = 0; tap < 9; tap++) {
-                const int32_t down = tap / 3, right = tap - 3 * down;
-                sums[tap] = (int32_t)trainc_xpulp_sdotsp_b((uint32_t)sums[tap],
-                    trainc_xpulp_load(x + down * row), trainc_xpulp_load(dy + 2 - right));
+                int32_t *const sum = sums + tap / 3 * columns + tap % 3;
+                *sum = (int32_t)trainc_xpulp_sdotsp_b((uint32_t)*sum,
+                    trainc_xpulp_load(x + tap / 3 * down),
+                    trainc_xpulp_load(dy + (2 - tap % 3) * right));
             }
         }
     }
@@ -398,49 +406,45 @@ static inline void trainc_xpulp_depthwise_weights(void *context, int32_t begin, 
 {
     const struct trainc_xpulp_depthwise *const work =
         (const struct trainc_xpulp_depthwise *)context;
-    const int32_t rows = work->taps[0], columns = work->taps[1];
-    const int32_t across = (columns + 2) / 3, blocks = (rows + 2) / 3 * across;
+    const int32_t rows = work->taps[0], columns = work->taps[1], taps = rows * columns;
+    const int32_t down = work->dilations[0] * work->row, right = work->dilations[1];
     for (int32_t part = begin; part < end; part++) {
-        int8_t *const x = work->copies + part * (work->x_copy + work->dy_copy);
+        int8_t *const x = work->copies + part * (work->x_copy + work->other_copy);
         int8_t *const dy = x + work->x_copy;
-        uint32_t largest = 0;
-        trainc_xpulp_zero(x, work->x_copy + work->dy_copy);
-        for (int32_t c = part * work->channels / work->parts;
-             c < (part + 1) * work->channels / work->parts; c++) {
-            int32_t sums[TRAINC_XPULP_BLOCKS_OF_TAPS][9];
-            int32_t *const to = work->sums + c * rows * columns;
-            trainc_xpulp_zero(sums, blocks * (int32_t)sizeof sums[0]);
+        /* Zeros lie before a row of errors, as far as whole blocks reach. */
+        const int8_t *const last_tap = dy + ((columns + 2) / 3 * 3 - 3) * right;
+        const int32_t first = part * work->channels / work->parts;
+        const int32_t last = (part + 1) * work->channels / work->parts;
+        int32_t *const sums = work->sums + first * taps;
+        trainc_xpulp_zero(x, work->x_copy + work->other_copy);
+        trainc_xpulp_zero(sums, (last - first) * taps * 4);
+        for (int32_t c = first; c < last; c++) {
             for (int32_t n = c; n < work->images * work->channels; n += work->channels) {
                 trainc_xpulp_place(&work->x, n, x);
                 trainc_xpulp_place(&work->dy, n, dy);
-                for (int32_t down = 0, block = 0; down < rows; down += 3) {
-                    for (int32_t right = 3 * across - 3; right >= 0; right -= 3, block++) {
-                        trainc_xpulp_taps_of(x + down * work->row, dy + right, work->row,
-                            work->rows, work->strides[0], sums[block]);
-                    }
-                }
-            }
-            if (rows == 3 && columns == 3) {
-                for (int32_t i = 0; i < 9; i++) {
-                    to[i] = sums[0][i];
-                    largest = trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)sums[0][i]));
-                }
-                continue;
-            }
-            for (int32_t down = 0, block = 0; down < rows; down += 3) {
-                for (int32_t right = 0; right < columns; right += 3, block++) {
-                    for (int32_t i = 0; i < 3 && down + i < rows; i++) {
-                        for (int32_t j = 0; j < 3 && right + j < columns; j++) {
-                            const int32_t sum = sums[block][3 * i + j];
-                            to[(down + i) * columns + right + j] = sum;
-                            largest =
-                                trainc_xpulp_maxu(largest, trainc_xpulp_abs((uint32_t)sum));
+                for (int32_t i = 0; i < rows; i += 3) {
+                    for (int32_t j = 0; j < columns; j += 3) {
+                        /* Elsewhere some of the block's taps are none. */
+                        const int32_t whole = i + 3 <= rows && j + 3 <= columns;
+                        int32_t *const to = work->sums + (c * rows + i) * columns + j;
+                        int32_t block[9];
+                        if (!whole) {
+                            trainc_xpulp_zero(block, (int32_t)sizeof block);
+                        }
+                        trainc_xpulp_taps_of(x + i * down, last_tap - j * right, down, right,
+                            work->row, work->rows, work->strides[0], whole ? to : block,
+                            whole ? columns : 3);
+                        for (int32_t tap = 0; tap < 9 && !whole; tap++) {
+                            if (i + tap / 3 < rows && j + tap % 3 < columns) {
+                                int32_t *const sum = to + tap / 3 * columns + tap % 3;
+                                *sum = (int32_t)((uint32_t)*sum + (uint32_t)block[tap]);
+                            }
                         }
                     }
                 }
             }
         }
-        work->largest[part] = largest;
+        work->largest[part] = trainc_xpulp_largest_sum(sums, (last - first) * taps);
     }
 }
 

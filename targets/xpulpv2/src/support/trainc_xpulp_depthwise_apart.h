@@ -10,28 +10,14 @@
 #define TRAINC_XPULP_WORDS_AT_ONCE 3
 
 struct trainc_xpulp_depthwise_apart {
-    struct trainc_xpulp_placing x, dy;
-    int32_t images, channels, parts;
-    /* Copies of x for each part, and behind each, of words or of dy; bytes of each, and of a row. */
-    int8_t *copies;
-    int32_t x_copy, other_copy, row;
-    /* Of a channel, and whether they are in reverse. */
-    const int8_t *weights;
-    int32_t taps[2], reverse;
-    /* From a window to the next, and from a tap to the next. */
-    int32_t strides[2], dilations[2];
+    /* Behind each copy of x one of words. */
+    struct trainc_xpulp_depthwise planes;
     /* Taps that words hold, weights and bytes of a copy from one to the next; and how many such rows there are, weights
      * and words from one to the next. */
     int32_t inner, inner_weight, inner_step, outer, outer_weight, outer_step;
     /* Words from four taps to the next four; rows of words, rows of a copy from one to the next, and rows of words from
      * a row of windows to the next. */
     int32_t four_taps, word_rows, word_step, window_step;
-    /* Windows. */
-    int32_t rows, columns;
-    /* [images][channels][rows][columns], or of gradients [channels][taps]. */
-    int32_t *sums;
-    /* The largest of their magnitudes, by parts. */
-    uint32_t *largest;
 };
 
 /* Words of a plane: those of a place hold its element and up to three that lie one, two and three steps further on. */
@@ -52,8 +38,8 @@ static inline void trainc_xpulp_words_of_taps(const struct trainc_xpulp_depthwis
     register const int8_t *x13 __asm__("x13") = from[3];
     register uint32_t *x14 __asm__("x14") = words;
     register int32_t x15 __asm__("x15") = work->word_rows;
-    register int32_t x16 __asm__("x16") = work->row >> 2;
-    register int32_t x17 __asm__("x17") = (work->word_step - 1) * work->row;
+    register int32_t x16 __asm__("x16") = work->planes.row >> 2;
+    register int32_t x17 __asm__("x17") = (work->word_step - 1) * work->planes.row;
     register uint32_t x18 __asm__("x18") = 0x05010400;
     register uint32_t x19 __asm__("x19") = 0x07030602;
     register uint32_t x20 __asm__("x20") = 0x07060302;
@@ -73,8 +59,8 @@ static inline void trainc_xpulp_words_of_taps(const struct trainc_xpulp_depthwis
         : "x5", "x6", "x7", "x28", "x29", "x30", "memory");
 #else
     for (int32_t row = 0; row < work->word_rows; row++) {
-        const int32_t at = row * work->word_step * work->row;
-        for (int32_t i = 0; i < work->row; i++) {
+        const int32_t at = row * work->word_step * work->planes.row;
+        for (int32_t i = 0; i < work->planes.row; i++) {
             uint32_t word = 0;
             for (int32_t byte = 0; byte < 4; byte++) {
                 word |= (uint32_t)(uint8_t)from[byte][at + i] << (8 * byte);
@@ -141,54 +127,6 @@ static inline void trainc_xpulp_windows_by_words(const struct trainc_xpulp_windo
         TRAINC_XPULP_WINDOWS_BY_WORDS("lw x22, 0(x13)\n\t", TRAINC_XPULP_SDOT);
     }
 }
-
-/* Adds to the sums of nine taps those of a plane, as trainc_xpulp_taps_of does for taps side by side: rows of x lie
- * `down` bytes apart and those of dy `right`. */
-static inline void trainc_xpulp_taps_apart(const int8_t *x, const int8_t *dy, int32_t down,
-    int32_t right, int32_t row, int32_t rows, int32_t stride, int32_t sums[9])
-{
-    register const int8_t *x10 __asm__("x10") = x;
-    register const int8_t *x11 __asm__("x11") = x + down;
-    register const int8_t *x12 __asm__("x12") = x + 2 * down;
-    register const int8_t *x13 __asm__("x13") = dy;
-    register int32_t x25 __asm__("x25") = right;
-    register int32_t x14 __asm__("x14") = rows;
-    register int32_t x15 __asm__("x15") = row >> 2;
-    register int32_t x9 __asm__("x9") = (stride - 1) * row;
-    register int32_t x16 __asm__("x16") = sums[0];
-    register int32_t x17 __asm__("x17") = sums[1];
-    register int32_t x18 __asm__("x18") = sums[2];
-    register int32_t x19 __asm__("x19") = sums[3];
-    register int32_t x20 __asm__("x20") = sums[4];
-    register int32_t x21 __asm__("x21") = sums[5];
-    register int32_t x22 __asm__("x22") = sums[6];
-    register int32_t x23 __asm__("x23") = sums[7];
-    register int32_t x24 __asm__("x24") = sums[8];
-    __asm__ volatile(TRAINC_XPULP_BEGIN "add x26, x25, x25\n\t"
-        TRAINC_XPULP_LOOP(1, 14, 8) TRAINC_XPULP_LOOP(0, 15, 9)
-        TRAINC_XPULP_LW_AT(x6, x25, x13) TRAINC_XPULP_LW_AT(x7, x26, x13)
-        TRAINC_XPULP_LWI(x5, 4, x13)
-        TRAINC_XPULP_LWI(x28, 4, x10) TRAINC_XPULP_LWI(x29, 4, x11) TRAINC_XPULP_LWI(x30, 4, x12)
-        TRAINC_XPULP_SDOT(x16, x28, x7) TRAINC_XPULP_SDOT(x17, x28, x6)
-        TRAINC_XPULP_SDOT(x18, x28, x5) TRAINC_XPULP_SDOT(x19, x29, x7)
-        TRAINC_XPULP_SDOT(x20, x29, x6) TRAINC_XPULP_SDOT(x21, x29, x5)
-        TRAINC_XPULP_SDOT(x22, x30, x7) TRAINC_XPULP_SDOT(x23, x30, x6)
-        "9: " TRAINC_XPULP_SDOT(x24, x30, x5)
-        "add x10, x10, x9\n\tadd x11, x11, x9\n\t8: add x12, x12, x9\n\t.option pop"
-        : "+r"(x10), "+r"(x11), "+r"(x12), "+r"(x13), "+r"(x16), "+r"(x17), "+r"(x18), "+r"(x19),
-          "+r"(x20), "+r"(x21), "+r"(x22), "+r"(x23), "+r"(x24)
-        : "r"(x9), "r"(x14), "r"(x15), "r"(x25)
-        : "x5", "x6", "x7", "x26", "x28", "x29", "x30", "memory");
-    sums[0] = x16;
-    sums[1] = x17;
-    sums[2] = x18;
-    sums[3] = x19;
-    sums[4] = x20;
-    sums[5] = x21;
-    sums[6] = x22;
-    sums[7] = x23;
-    sums[8] = x24;
-}
 #else
 static inline void trainc_xpulp_windows_by_words(const struct trainc_xpulp_windows_by_words *work,
     int32_t count, int32_t begins)
@@ -204,41 +142,28 @@ static inline void trainc_xpulp_windows_by_words(const struct trainc_xpulp_windo
         }
     }
 }
-
-static inline void trainc_xpulp_taps_apart(const int8_t *x, const int8_t *dy, int32_t down,
-    int32_t right, int32_t row, int32_t rows, int32_t stride, int32_t sums[9])
-{
-    for (int32_t n = 0; n < rows; n++, x += (stride - 1) * row) {
-        for (int32_t i = 0; i < row; i += 4, x += 4, dy += 4) {
-            for (int32_t tap = 0; tap < 9; tap++) {
-                sums[tap] = (int32_t)trainc_xpulp_sdotsp_b((uint32_t)sums[tap],
-                    trainc_xpulp_load(x + tap / 3 * down),
-                    trainc_xpulp_load(dy + (2 - tap % 3) * right));
-            }
-        }
-    }
-}
 #endif
 
 /* All windows of a plane. */
 static inline void trainc_xpulp_depthwise_apart_plane(
     const struct trainc_xpulp_depthwise_apart *work, int32_t n, int32_t c, const uint32_t *words)
 {
-    const int32_t taps = work->taps[0] * work->taps[1];
-    const int8_t *const weights = work->weights + c * taps;
+    const struct trainc_xpulp_depthwise *const planes = &work->planes;
+    const int32_t taps = planes->taps[0] * planes->taps[1];
+    const int8_t *const weights = planes->weights + c * taps;
     const int32_t count = (work->inner + 3) / 4 * work->outer;
     struct trainc_xpulp_windows_by_words windows;
-    windows.right = 4 * work->strides[1];
-    windows.down = 4 * (work->window_step * work->row - work->columns * work->strides[1]);
-    windows.rows = work->rows;
-    windows.columns = work->columns;
-    windows.sums = work->sums + n * work->rows * work->columns;
+    windows.right = 4 * planes->strides[1];
+    windows.down = 4 * (work->window_step * planes->row - planes->columns * planes->strides[1]);
+    windows.rows = planes->rows;
+    windows.columns = planes->columns;
+    windows.sums = planes->sums + n * planes->rows * planes->columns;
     int32_t outer = 0, inner = 0, taken = 0;
     for (int32_t word = 0; word < count; word++) {
         uint32_t bytes = 0;
         for (int32_t i = 0; i < 4 && inner + i < work->inner; i++) {
             const int32_t tap = (inner + i) * work->inner_weight + outer * work->outer_weight;
-            bytes |= (uint32_t)(uint8_t)weights[work->reverse ? taps - 1 - tap : tap] << (8 * i);
+            bytes |= (uint32_t)(uint8_t)weights[planes->reverse ? taps - 1 - tap : tap] << (8 * i);
         }
         windows.words[taken] = words + inner / 4 * work->four_taps + outer * work->outer_step;
         windows.weights[taken++] = bytes;
@@ -265,64 +190,24 @@ static inline void trainc_xpulp_depthwise_apart_planes(void *context, int32_t be
 {
     const struct trainc_xpulp_depthwise_apart *const work =
         (const struct trainc_xpulp_depthwise_apart *)context;
-    const int32_t planes = work->images * work->channels, size = work->rows * work->columns;
+    const struct trainc_xpulp_depthwise *const planes = &work->planes;
+    const int32_t count = planes->images * planes->channels;
+    const int32_t size = planes->rows * planes->columns;
     for (int32_t part = begin; part < end; part++) {
-        int8_t *const copy = work->copies + part * (work->x_copy + work->other_copy);
-        uint32_t *const words = (uint32_t *)(void *)(copy + work->x_copy);
-        const int32_t first = part * planes / work->parts;
-        const int32_t last = (part + 1) * planes / work->parts;
-        int32_t c = first % work->channels;
-        trainc_xpulp_zero(copy, work->x_copy);
+        int8_t *const copy = planes->copies + part * (planes->x_copy + planes->other_copy);
+        uint32_t *const words = (uint32_t *)(void *)(copy + planes->x_copy);
+        const int32_t first = part * count / planes->parts;
+        const int32_t last = (part + 1) * count / planes->parts;
+        int32_t c = first % planes->channels;
+        trainc_xpulp_zero(copy, planes->x_copy);
         for (int32_t n = first; n < last; n++) {
-            trainc_xpulp_place(&work->x, n, copy);
+            trainc_xpulp_place(&planes->x, n, copy);
             trainc_xpulp_words_of_taps(work, copy, words);
             trainc_xpulp_depthwise_apart_plane(work, n, c, words);
-            c = c + 1 < work->channels ? c + 1 : 0;
+            c = c + 1 < planes->channels ? c + 1 : 0;
         }
-        work->largest[part] =
-            trainc_xpulp_largest_sum(work->sums + first * size, (last - first) * size);
-    }
-}
-
-/* Gradients of some parts' weights, by blocks of three by three taps. */
-static inline void trainc_xpulp_depthwise_apart_weights(void *context, int32_t begin, int32_t end)
-{
-    const struct trainc_xpulp_depthwise_apart *const work =
-        (const struct trainc_xpulp_depthwise_apart *)context;
-    const int32_t rows = work->taps[0], columns = work->taps[1];
-    const int32_t across = (columns + 2) / 3;
-    const int32_t steps[2] = { work->dilations[0] * work->row, work->dilations[1] };
-    for (int32_t part = begin; part < end; part++) {
-        int8_t *const x = work->copies + part * (work->x_copy + work->other_copy);
-        int8_t *const dy = x + work->x_copy;
-        const int32_t first = part * work->channels / work->parts;
-        const int32_t last = (part + 1) * work->channels / work->parts;
-        int32_t *const sums = work->sums + first * rows * columns;
-        const int32_t count = (last - first) * rows * columns;
-        trainc_xpulp_zero(x, work->x_copy + work->other_copy);
-        trainc_xpulp_zero(sums, count * 4);
-        for (int32_t c = first; c < last; c++) {
-            int32_t *const to = work->sums + c * rows * columns;
-            for (int32_t n = c; n < work->images * work->channels; n += work->channels) {
-                trainc_xpulp_place(&work->x, n, x);
-                trainc_xpulp_place(&work->dy, n, dy);
-                for (int32_t down = 0; down < rows; down += 3) {
-                    for (int32_t right = 0; right < columns; right += 3) {
-                        int32_t block[9] = { 0, 0, 0, 0, 0, 0, 0, 0, 0 };
-                        trainc_xpulp_taps_apart(x + down * steps[0],
-                            dy + (3 * across - 3 - right) * steps[1], steps[0], steps[1], work->row,
-                            work->rows, work->strides[0], block);
-                        for (int32_t i = 0; i < 3 && down + i < rows; i++) {
-                            for (int32_t j = 0; j < 3 && right + j < columns; j++) {
-                                int32_t *const sum = to + (down + i) * columns + right + j;
-                                *sum = (int32_t)((uint32_t)*sum + (uint32_t)block[3 * i + j]);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        work->largest[part] = trainc_xpulp_largest_sum(sums, count);
+        planes->largest[part] =
+            trainc_xpulp_largest_sum(planes->sums + first * size, (last - first) * size);
     }
 }
 
