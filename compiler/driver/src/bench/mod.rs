@@ -18,7 +18,10 @@ use trainc_ir::harness::launches;
 use trainc_ir::ops::BinaryConv2d;
 use trainc_ir::product::Product;
 use trainc_ir::program::{DeviceId, Entry, Kernel, Program, buffer_bytes};
-use trainc_ir::target::Target as _;
+use trainc_ir::target::Target;
+
+use trainc_ir::Verified;
+use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 use crate::config::Config;
 use crate::emit;
@@ -184,23 +187,63 @@ pub fn bench(
         }
     };
     let artifact = artifact::read(folder)?;
-    let number = entry_number(&artifact.program, options.entry.as_deref())?;
     progress(Progress::Measure);
-    let measured = if is_host(&artifact) {
-        host::measure(&artifact, number, options.seed)?
+    measured(folder, &artifact, options, &workspace)
+}
+
+/// Measures a model's modules, optimised for its target, by a program that another target plans of them, such as one that runs
+/// everything by loops: what the target's kernels are worth.
+///
+/// # Errors
+/// As [`bench`].
+pub fn bench_planned(
+    (source, config): (&ModelSource, &Config),
+    target: &'static dyn Target,
+    options: &BenchOptions,
+) -> Result<(BenchReport, Verified<Program>)> {
+    let workspace = Workspace::new(options.keep.as_deref())?;
+    let [compiled, planned] = ["compiled", "artifact"].map(|name| workspace.path().join(name));
+    let session = Session::new(source, config, Entries::TrainAndInfer)?;
+    emit::write_folder(&compiled, &emit::artifact(&session, &[])?)?;
+    let mut artifact = artifact::read(&compiled)?;
+    let named = artifact.program.entries.iter().zip(&artifact.modules);
+    let entries: Vec<PlanEntry<'_>> =
+        named.map(|(entry, graph)| PlanEntry { name: &entry.name, graph }).collect();
+    let (program, _) = plan(&artifact.program.name, &entries, target, &PlanOptions::default())?;
+    (artifact.program, artifact.target) = (program, target);
+    let files = target.emit(&artifact.program)?;
+    let place = || format!("{}: cannot be written", planned.display());
+    std::fs::create_dir_all(&planned).with_context(place)?;
+    for file in files {
+        std::fs::write(planned.join(&file.name), &file.contents).with_context(place)?;
+    }
+    let (report, _) = measured(&planned, &artifact, options, &workspace)?;
+    Ok((report, artifact.program))
+}
+
+/// What an artifact in a folder takes.
+fn measured(
+    folder: &Path,
+    artifact: &Artifact,
+    options: &BenchOptions,
+    workspace: &Workspace,
+) -> Result<(BenchReport, Vec<Span>)> {
+    let number = entry_number(&artifact.program, options.entry.as_deref())?;
+    let measured = if is_host(artifact) {
+        host::measure(artifact, number, options.seed)?
     } else {
         let BenchOptions { seed, compiler, runner, .. } = options.clone();
         let built = MeasureOptions { seed, compiler, runner };
         match artifact.target.tuning(&artifact.program)? {
             Some(tuning) => {
                 let keep = options.keep.as_deref();
-                device::measure((folder, &artifact), &tuning, number, &built, keep)?
+                device::measure((folder, artifact), &tuning, number, &built, keep)?
             }
-            None => measure((folder, &artifact), number, &built, &workspace)?,
+            None => measure((folder, artifact), number, &built, workspace)?,
         }
     };
     let spans = spans(&artifact.program, &artifact.program.entries[number]);
-    Ok((report(&artifact, number, &measured, &spans), spans))
+    Ok((report(artifact, number, &measured, &spans), spans))
 }
 
 /// Whether this machine's own clock is what counts.
