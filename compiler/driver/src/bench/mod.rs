@@ -195,7 +195,7 @@ pub fn bench(
 /// everything by loops: what the target's kernels are worth.
 ///
 /// # Errors
-/// As [`bench`].
+/// As [`bench()`].
 pub fn bench_planned(
     (source, config): (&ModelSource, &Config),
     target: &'static dyn Target,
