@@ -329,6 +329,7 @@ fn table((target, unit): (&str, &str), found: &Found) -> Result<String> {
         let listed = match times {
             Some(times) if times < FEW_TIMES => format!("within {FEW_TIMES} times of scalar loops"),
             None if target == SCALAR && way == "loops" => "scalar loops".to_string(),
+            None if taken.scalar == 1 => "scalar loops in 1 launch".to_string(),
             None if taken.scalar > 0 => format!("scalar loops in {} launches", taken.scalar),
             _ => String::new(),
         };
