@@ -12,15 +12,13 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use trainc_ir::Op;
 use trainc_ir::graph::InputRole;
 use trainc_ir::harness::launches;
 use trainc_ir::ops::BinaryConv2d;
 use trainc_ir::product::Product;
 use trainc_ir::program::{DeviceId, Entry, Kernel, Program, buffer_bytes};
 use trainc_ir::target::Target;
-
-use trainc_ir::Verified;
+use trainc_ir::{Op, Verified};
 use trainc_opt::plan::{PlanEntry, PlanOptions, plan};
 
 use crate::config::Config;
@@ -211,12 +209,7 @@ pub fn bench_planned(
         named.map(|(entry, graph)| PlanEntry { name: &entry.name, graph }).collect();
     let (program, _) = plan(&artifact.program.name, &entries, target, &PlanOptions::default())?;
     (artifact.program, artifact.target) = (program, target);
-    let files = target.emit(&artifact.program)?;
-    let place = || format!("{}: cannot be written", planned.display());
-    std::fs::create_dir_all(&planned).with_context(place)?;
-    for file in files {
-        std::fs::write(planned.join(&file.name), &file.contents).with_context(place)?;
-    }
+    emit::write_folder(&planned, &target.emit(&artifact.program)?)?;
     let (report, _) = measured(&planned, &artifact, options, &workspace)?;
     Ok((report, artifact.program))
 }

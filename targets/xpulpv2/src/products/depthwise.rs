@@ -55,7 +55,7 @@ enum Way {
 }
 
 impl Depthwise {
-    /// How channels are convolved by themselves; `None` where windows may lie in the padding alone.
+    /// How channels are convolved by themselves; `None` where they have several outputs, or windows may lie in the padding alone.
     pub(crate) fn of(c: &Convolution) -> Option<Depthwise> {
         if c.pass == Pass::Gradient {
             let planes = Planes::of(c, c.taps.map(|taps| taps.next_multiple_of(TAPS)), 0)?;
