@@ -242,7 +242,8 @@ impl Product {
         Ok(product)
     }
 
-    /// The convolution that it is; a product of single matrices is one of a single place.
+    /// The convolution that it is; a product of single matrices is one of a single place, and each of several by its own is a
+    /// group of channels.
     ///
     /// # Errors
     /// For other products of matrices.
@@ -370,6 +371,11 @@ impl Convolution {
         }
     }
 
+    /// Which operand stands for `x` (of an error, for that of `y`), and which for what it is multiplied by.
+    pub fn operands(&self) -> [usize; 2] {
+        if self.swapped { [1, 0] } else { [0, 1] }
+    }
+
     /// Multiplications, those with padding included.
     pub fn multiplications(&self) -> usize {
         let outputs = self.images * self.groups * self.outputs * self.places();
@@ -442,7 +448,7 @@ impl Matrices {
             )
         };
         if self.count[1] > 1 {
-            return Err("each matrix on the left has its own on the right".into());
+            return self.grouped();
         }
         if self.count[0] > 1 && self.transposed[0] {
             return Err("the matrices on the left are several and transposed".into());
@@ -455,6 +461,29 @@ impl Matrices {
             [true, false] => Ok(one(Pass::Gradient, true, self.depth, self.columns, rows)),
             [true, true] => Err("both matrices are transposed".into()),
         }
+    }
+
+    /// Matrices that each have their own on the right, as a convolution of one image and one tap whose groups they are. With `x`
+    /// `[groups channels, places]`, `w` `[groups outputs, channels]` and `y` `[groups outputs, places]`, for each group: y = w x,
+    /// dx = w' dy, dw = dy x'.
+    fn grouped(&self) -> Result<Convolution, String> {
+        let groups = self.count[1];
+        if self.count[0] != groups {
+            return Err("several matrices on the right share the one on the left".into());
+        }
+        let (pass, channels, outputs, places) = match self.transposed {
+            [false, false] => (Pass::Forward, self.depth, self.rows, self.columns),
+            [true, false] => (Pass::Error, self.rows, self.depth, self.columns),
+            [false, true] => (Pass::Gradient, self.columns, self.rows, self.depth),
+            [true, true] => return Err("both matrices are transposed".into()),
+        };
+        if channels == 1 {
+            return Err("several matrices have one row or one column each".into());
+        }
+        let plane = |channels| [1, groups * channels, 1, places];
+        let window = ([1, 1], [1, 1], [1, 1], [0; 4]);
+        let convolution = Convolution::new(pass, plane(channels), plane(outputs), groups, window);
+        Ok(Convolution { swapped: true, ..convolution })
     }
 }
 
@@ -523,6 +552,27 @@ mod tests {
             assert_eq!(c.sums(), product.sums.count());
             assert_eq!(c.multiplications(), product.multiplications());
         }
+        // Six pairs of matrices.
+        let bytes =
+            |shape: [usize; 2]| TensorType::shared([&[2, 3][..], &shape].concat(), Element::I8);
+        let (x, w, y) = (bytes([5, 4]), bytes([7, 5]), bytes([7, 4]));
+        for (op, a, b, pass) in [
+            (matmul(false, false), &w, &x, Pass::Forward),
+            (matmul(true, false), &w, &y, Pass::Error),
+            (matmul(false, true), &y, &x, Pass::Gradient),
+        ] {
+            let product = of(&[op], &[a, b]).expect("a product").expect("of bytes");
+            let c = product.convolution().expect("one convolution");
+            assert_eq!((c.pass, c.operands()), (pass, [1, 0]));
+            assert_eq!((c.images, c.groups, c.channels, c.outputs, c.places()), (1, 6, 5, 7, 4));
+            assert_eq!(c.sums(), product.sums.count());
+            assert_eq!(c.multiplications(), product.multiplications());
+        }
+        let column = bytes([5, 1]);
+        let vectors =
+            of(&[matmul(true, false)], &[&column, &x]).expect("a product").expect("of bytes");
+        assert!(vectors.convolution().unwrap_err().contains("one row or one column"));
+        let bytes = |shape: [usize; 2]| TensorType::shared(shape, Element::I8);
         let (x, w) = (bytes([5, 3]), bytes([7, 5]));
         let both = of(&[matmul(true, true)], &[&x, &w]).expect("a product").expect("of bytes");
         assert!(both.convolution().unwrap_err().contains("transposed"));

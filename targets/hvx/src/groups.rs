@@ -75,7 +75,7 @@ impl GroupedWindows {
         if product.product.spread.is_some() {
             return Err("windows without a tap lie between others".into());
         }
-        let operands = if c.swapped { [1, 0] } else { [0, 1] };
+        let operands = c.operands();
         let step = |ty: &TensorType, axis: usize| match ty.shape.dims() {
             &[first, second, ..] if [first, second][axis] > 1 => [second, 1][axis],
             _ => 0,

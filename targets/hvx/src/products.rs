@@ -198,7 +198,7 @@ impl Product {
         if unsigned && c.swapped {
             return Err("what takes the error's place is u8".into());
         }
-        let operands = if c.swapped { [1, 0] } else { [0, 1] };
+        let operands = c.operands();
         let mut reason = "its sums, panels or tables are too large";
         let mut all: Vec<Product> = Vec::new();
         let windows = match c.pass {
@@ -281,7 +281,7 @@ impl Product {
 
     fn gradient(c: &Convolution, shift: Option<StaticShift>) -> Result<Product, String> {
         let [vertical, horizontal] = &Span::of(c);
-        let operands = if c.swapped { [1, 0] } else { [0, 1] };
+        let operands = c.operands();
         let planes = match shift {
             None => PlaneGradient::new(c).ok(),
             Some(_) => None,
@@ -314,7 +314,7 @@ impl Product {
             return Err("another gradient is subtracted from its weights".into());
         }
         let update = outer(c).ok_or("a gradient of more than one product a weight has sums")?;
-        Ok(Product::Update { update, operands: if c.swapped { [1, 0] } else { [0, 1] } })
+        Ok(Product::Update { update, operands: c.operands() })
     }
 
     /// The product that is rounded by a kept shift; else itself.

@@ -58,6 +58,8 @@ pub(crate) struct SlicedProduct {
     groups: usize,
     /// Of the operands and the result.
     slices: [Slices; 3],
+    /// Which operand each of the first two is of.
+    operands: [usize; 2],
     unsigned: bool,
 }
 
@@ -84,20 +86,22 @@ impl SlicedProduct {
         }
         let groups = c.groups;
         let unsigned = product.numbers == Numbers::Unsigned;
-        let own = Product::sums(&Convolution { groups: 1, ..c.clone() }, unsigned)?;
+        if unsigned && c.swapped {
+            return Err("what takes the weights' place is u8".into());
+        }
+        let own = Convolution { groups: 1, swapped: false, ..c.clone() };
+        let own = Product::sums(&own, unsigned)?;
         let slices = |images, bytes| Slices { images, bytes, groups };
         let x = slices(c.images, c.channels * c.plane());
         let w = slices(1, c.outputs * c.channels * c.tap_count());
         let y = slices(c.images, c.outputs * c.places());
         let sums = |of: Slices| Slices { bytes: 4 * of.bytes, ..of };
-        let slices = match (c.pass, c.swapped) {
-            (Pass::Forward, false) => [x, w, sums(y)],
-            (Pass::Error, false) => [y, w, sums(x)],
-            (Pass::Gradient, false) => [x, y, sums(w)],
-            (Pass::Gradient, true) => [y, x, sums(w)],
-            (_, true) => return Err("its operands stand in the other order".into()),
+        let slices = match c.pass {
+            Pass::Forward => [x, w, sums(y)],
+            Pass::Error => [y, w, sums(x)],
+            Pass::Gradient => [x, y, sums(w)],
         };
-        Ok(SlicedProduct { product: own, groups, slices, unsigned })
+        Ok(SlicedProduct { product: own, groups, slices, operands: c.operands(), unsigned })
     }
 
     /// Where the working memory holds the slices of both operands and of the result, and then the product's own part.
@@ -133,6 +137,7 @@ impl Glue for SlicedProduct {
         let mut printed = self.product.print(&group, &own)?;
         let [a_at, b_at, y_at, own_at] = self.places();
         let steps = self.slices.map(|slices| slices.bytes);
+        let [x, w] = self.operands;
         let [a, b, y] = self.slices;
         let place =
             |at: usize| if at == 0 { "scratch".to_string() } else { format!("scratch + {at}") };
@@ -157,12 +162,12 @@ impl Glue for SlicedProduct {
             "    for (int32_t group = 0; group < {groups}; group++) {{\n        \
              trainc_hvx_gather(&first_slices, {first}, (int8_t *)first);\n        \
              trainc_hvx_gather(&second_slices, {second}, (int8_t *)second);\n        \
-             {group}(first, x0_exponent, second, x1_exponent, sums, y0_exponent, {scratch});\n        \
+             {group}(first, x{x}_exponent, second, x{w}_exponent, sums, y0_exponent, {scratch});\n        \
              trainc_hvx_scatter(&sums_slices, (const int8_t *)sums, (int8_t *)y0 + group * {step});\n    \
              }}\n}}\n",
             groups = self.groups,
-            first = from(0, steps[0]),
-            second = from(1, steps[1]),
+            first = from(x, steps[0]),
+            second = from(w, steps[1]),
             scratch = place(own_at),
             step = steps[2],
         );

@@ -14,7 +14,7 @@ use trainc_ir::program::Kernel;
 
 use super::in_place::Border;
 use super::parts::{PARTS, Parts, for_parts, given, own, range};
-use super::{argument, emit_finish};
+use super::{argument, emit_finish, operands};
 use crate::level::Level;
 
 /// Most rows and columns of taps: those of a register.
@@ -384,7 +384,7 @@ impl Gradient {
         parts: &mut Parts<'_>,
         out: &mut Text,
     ) {
-        let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
+        let [x, dy] = operands(c);
         let (taps, shares) = (c.tap_count(), c.groups.min(PARTS));
         if finish.is_some() {
             declare(out, "int32_t", "sums", 0, "Of the results.");

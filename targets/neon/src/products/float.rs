@@ -15,6 +15,7 @@ use trainc_ir::program::Kernel;
 use trainc_ir::target::loop_scratch;
 
 use super::gradient::emit_windows;
+use super::operands;
 use super::phases::{Phase, phases};
 use super::scales::{ScaleSteps, scaled};
 use super::shape::Windows;
@@ -271,9 +272,10 @@ impl FloatProduct {
         declare(out, "float", "rows", layout.rows, &format!("Panels of 8 {what} channels."));
         declare(out, "float", "panel", layout.panel, "What 8 windows see.");
         self.emit_scales(out);
+        let [x, weights] = operands(c);
         self.emit_groups(out, |out, of_group| {
-            let x = of_group("x0", parts * plane);
-            let weights = of_group("x1", rows * parts * taps);
+            let x = of_group(x, parts * plane);
+            let weights = of_group(weights, rows * parts * taps);
             let y = of_group("y0", rows * result_plane);
             for n in 0..self.phases.len() {
                 let place = format!("&product, &windows{n}, &places{n}, {x}, {weights}");
@@ -291,7 +293,7 @@ impl FloatProduct {
 
     fn emit_gradient(&self, out: &mut Text) {
         let (c, layout) = (&self.convolution, &self.layout);
-        let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
+        let [x, dy] = operands(c);
         emit_windows("windows", &Windows::of(c), out);
         let lanes = c.channels * c.tap_count();
         out.long(format!(

@@ -10,7 +10,7 @@ use trainc_ir::product::{Convolution, Narrowing};
 use super::parts::{PARTS, Parts, Taken, for_parts, given, of_level, of_panel, own, range};
 use super::shape::Windows;
 use super::text::{Scratch, Text, declare, times};
-use super::{argument, emit_finish};
+use super::{argument, emit_finish, operands};
 use crate::level::Level;
 
 /// Bytes that lanes' panels may take in all parts, where the rows' take no more.
@@ -128,7 +128,7 @@ impl<'a> GradientProduct<'a> {
         let c = self.convolution;
         let layout = &self.layout;
         let tile_for = level.function("tile_for");
-        let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
+        let [x, dy] = operands(c);
         let (row_panels, lane_panels) = (c.outputs.div_ceil(8), c.channels.div_ceil(8));
         let taps = c.tap_count();
         let windows = Windows::of(c);

@@ -188,6 +188,11 @@ impl CKernel for Product {
     }
 }
 
+/// The names of a product's operands, as [`Convolution::operands`] orders them.
+fn operands(c: &Convolution) -> [&'static str; 2] {
+    c.operands().map(|operand| ["x0", "x1"][operand])
+}
+
 /// The last argument of the storing functions, where the rounding is taken.
 fn argument(finish: Option<Narrowing>) -> &'static str {
     if finish.is_some() { ", rounding" } else { "" }

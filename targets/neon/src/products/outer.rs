@@ -4,8 +4,8 @@
 use trainc_c::product::suffix;
 use trainc_ir::product::{Convolution, Narrowing, Pass};
 
-use super::emit_finish;
 use super::text::{Text, declare};
+use super::{emit_finish, operands};
 use crate::level::Level;
 
 /// Most images: those of a block of panels cost as much whether they are there or not.
@@ -73,7 +73,7 @@ pub(super) fn instructions(c: &Convolution, level: Level) -> u64 {
 
 /// The kernel's body.
 pub(super) fn emit(c: &Convolution, level: Level, finish: Option<Narrowing>, out: &mut Text) {
-    let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
+    let [x, dy] = operands(c);
     let sizes = format!("{}, {}, {}", c.images, c.outputs, c.channels);
     let (bits, results, operands) = if by_dots(c, level) {
         let (level, text) = match by_matrices(c, level) {

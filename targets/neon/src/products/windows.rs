@@ -14,7 +14,7 @@ use super::gradient::emit_windows;
 use super::parts::{PARTS, Parts, Taken, for_parts, given, of_level, of_panel, own, range};
 use super::phases::{Phase, phases};
 use super::text::{Scratch, Text, declare, times};
-use super::{WIDTH, argument, emit_finish};
+use super::{WIDTH, argument, emit_finish, operands};
 use crate::level::Level;
 
 /// Bytes of lanes' panels of a part that stay in the cache while all rows pass, and the least and the most panels of those.
@@ -356,14 +356,15 @@ impl<'a> WindowProduct<'a> {
         let (layout, row_panels) = (&self.layout, self.row_panels());
         let tile_for = level.function("tile_for");
         let weights = self.outer * self.inner * c.tap_count();
-        self.emit_weights(level, &self.of_group("x1", weights), parts, out);
+        let [x, w] = operands(c);
+        self.emit_weights(level, w, &self.of_group(w, weights), parts, out);
         let bytes = row_panels * layout.rows_bytes;
         out.line(format!("trainc_tile *const multiply = {tile_for}(weights, {bytes});"));
         if !self.patches {
             let to = self.plane * layout.pixel_bytes;
-            let source = self.of_group("x0", self.inner * self.plane);
+            let source = self.of_group(x, self.inner * self.plane);
             let mut taken = self.of_groups();
-            taken.extend([own("const int8_t *", "x0"), own("int8_t *", "pixels")]);
+            taken.extend([own("const int8_t *", x), own("int8_t *", "pixels")]);
             parts.run(out, c.images, &taken, |out| {
                 out.open("for (int32_t image = begin; image < end; image++) {");
                 out.long(format!(
@@ -410,7 +411,10 @@ impl<'a> WindowProduct<'a> {
             let mut taken = self.of_groups();
             taken.extend(of_level(level));
             taken.extend(if self.patches {
-                vec![own("const int8_t *", "x0"), own("int8_t *", "patches")]
+                vec![
+                    own("const int8_t *", operands(self.convolution)[0]),
+                    own("int8_t *", "patches"),
+                ]
             } else {
                 vec![own("const int8_t *", "pixels")]
             });
@@ -477,7 +481,7 @@ impl<'a> WindowProduct<'a> {
             out.long(format!(
                 "{}(&windows, &places, 8 * (first + p), {}, {}, {}, patches + {}, {}, lanes + {}, own + p, offsets + 8 * ({}first + p));",
                 level.function("patch_panel"),
-                self.of_group("x0", self.inner * self.plane),
+                self.of_group(operands(c)[0], self.inner * self.plane),
                 self.inner,
                 c.groups * self.inner * self.plane,
                 times("part", patch),
@@ -552,7 +556,15 @@ impl<'a> WindowProduct<'a> {
         ));
     }
 
-    fn emit_weights(&self, level: Level, source: &str, parts: &mut Parts<'_>, out: &mut Text) {
+    /// Packs the weights: the operand of that name, from its `source`.
+    fn emit_weights(
+        &self,
+        level: Level,
+        name: &'static str,
+        source: &str,
+        parts: &mut Parts<'_>,
+        out: &mut Text,
+    ) {
         let c = self.convolution;
         let layout = &self.layout;
         let (row_panels, taps) = (self.row_panels(), c.tap_count());
@@ -573,7 +585,7 @@ impl<'a> WindowProduct<'a> {
         let mut taken = self.of_groups();
         taken.extend(of_level(level));
         taken.extend([
-            own("const int8_t *", "x1"),
+            own("const int8_t *", name),
             own("int8_t *", "weights"),
             own("int8_t *", "temporary"),
         ]);

@@ -370,19 +370,21 @@ impl Layout {
         let x_windows = |vectors, vector_strides, counts, strides| {
             Some(Windows { vectors, vector_strides, counts, strides })
         };
+        // Of a gradient the second is the error.
+        let [x, w] = c.operands();
         match c.pass {
             Pass::Forward => {
                 let length = inputs * taps;
                 let rows =
-                    Set::new(Kind::Rows, 1, outputs, length, length).as_rows().steps(weights, 0);
+                    Set::new(Kind::Rows, w, outputs, length, length).as_rows().steps(weights, 0);
                 if pointwise {
-                    let lanes = Set::new(Kind::Columns, 0, c.places(), inputs, c.plane())
+                    let lanes = Set::new(Kind::Columns, x, c.places(), inputs, c.plane())
                         .steps(inputs * c.plane(), x_image);
                     return Layout { rows, lanes, ..plain };
                 }
                 let volume = padded(c);
                 let (row, plane) = (volume.row, volume.plane());
-                let lanes = Set::new(Kind::Windows, 0, c.places(), length, 0)
+                let lanes = Set::new(Kind::Windows, x, c.places(), length, 0)
                     .steps(inputs * c.plane(), x_image);
                 let windows = x_windows(
                     [c.rows, c.columns],
@@ -397,22 +399,22 @@ impl Layout {
             Pass::Error => {
                 let length = outputs * taps;
                 let channel = taps_of_weights.channel;
-                let mut rows = Set::new(Kind::Channels, 1, inputs, length, inputs * channel)
+                let mut rows = Set::new(Kind::Channels, w, inputs, length, inputs * channel)
                     .steps(outputs * inputs * channel, 0);
                 rows.taps = taps_of_weights;
                 if channel == 1 {
                     // Weights of a single tap are a matrix.
-                    rows = Set::new(Kind::Columns, 1, inputs, length, inputs)
+                    rows = Set::new(Kind::Columns, w, inputs, length, inputs)
                         .steps(outputs * inputs, 0);
                 }
                 if pointwise {
-                    let lanes = Set::new(Kind::Columns, 0, c.plane(), outputs, c.places())
+                    let lanes = Set::new(Kind::Columns, x, c.plane(), outputs, c.places())
                         .steps(outputs * c.places(), y_image);
                     return Layout { rows, lanes, ..plain };
                 }
                 let (volume, start) = spread(c);
                 let (row, plane) = (volume.row, volume.plane());
-                let lanes = Set::new(Kind::Windows, 0, c.plane(), length, 0)
+                let lanes = Set::new(Kind::Windows, x, c.plane(), length, 0)
                     .steps(outputs * c.places(), y_image);
                 let windows = x_windows(
                     [c.height, c.width],
@@ -427,18 +429,18 @@ impl Layout {
             }
             Pass::Gradient => {
                 let length = c.places();
-                let rows = Set::new(Kind::Rows, 1, outputs, length, length)
+                let rows = Set::new(Kind::Rows, w, outputs, length, length)
                     .as_rows()
                     .steps(outputs * length, y_image);
                 let adding = Layout { adds: true, rows_stay: false, rows, ..plain };
                 if pointwise {
-                    let lanes = Set::new(Kind::Rows, 0, inputs, length, length)
+                    let lanes = Set::new(Kind::Rows, x, inputs, length, length)
                         .steps(inputs * c.plane(), x_image);
                     return Layout { lanes, ..adding };
                 }
                 let volume = padded(c);
                 let (row, plane) = (volume.row, volume.plane());
-                let lanes = Set::new(Kind::Windows, 0, inputs * taps, length, 0)
+                let lanes = Set::new(Kind::Windows, x, inputs * taps, length, 0)
                     .steps(inputs * c.plane(), x_image);
                 let windows = x_windows(
                     c.taps,
@@ -464,7 +466,7 @@ impl Layout {
                 Set::new(Kind::Columns, 1, inputs, outputs, inputs),
             ),
             Pass::Gradient => {
-                let (x, dy) = if c.swapped { (1, 0) } else { (0, 1) };
+                let [x, dy] = c.operands();
                 (
                     Set::new(Kind::Columns, dy, outputs, images, outputs),
                     Set::new(Kind::Columns, x, inputs, images, inputs),

@@ -90,5 +90,15 @@ pub(crate) fn all() -> Vec<Case> {
         push(matmul(false, false, ProductRole::Error), [&[m, k], &[k, n]], false, &mut random);
         push(matmul(true, false, ProductRole::Gradient), [&[m, k], &[m, n]], false, &mut random);
     }
+    // Several matrices, each by its own.
+    for (count, [m, k, n]) in [(3, [9, 33, 17]), (4, [16, 20, 8])] {
+        let matmul = |transpose_a, transpose_b| {
+            let role = ProductRole::Forward;
+            ProductOf::MatMul(MatMul { transpose_a, transpose_b, role })
+        };
+        push(matmul(false, false), [&[count, m, k], &[count, k, n]], false, &mut random);
+        push(matmul(true, false), [&[count, k, m], &[count, k, n]], false, &mut random);
+        push(matmul(false, true), [&[count, m, k], &[count, n, k]], false, &mut random);
+    }
     cases
 }

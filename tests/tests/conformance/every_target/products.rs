@@ -211,6 +211,18 @@ const MATRICES: &[[usize; 3]] = &[
     [1, 100, 100],
 ];
 
+/// Matrices that each have their own on the right: how many, along several dimensions, and rows, inner size, columns.
+const PAIRS: &[(&[usize], [usize; 3])] = &[
+    (&[2, 3], [8, 8, 8]),
+    (&[4], [5, 9, 17]),
+    (&[1, 2, 2], [33, 16, 20]),
+    (&[3], [1, 7, 12]),
+    (&[7], [6, 3, 1]),
+    (&[2], [12, 64, 40]),
+    (&[5], [4, 1, 6]),
+    (&[3], [16, 32, 130]),
+];
+
 /// All products.
 pub(crate) fn all() -> Vec<Case> {
     let mut products = Vec::new();
@@ -262,6 +274,7 @@ pub(crate) fn all() -> Vec<Case> {
         }
     }
     grouped(&mut products, &mut random);
+    pairs(&mut products, &mut random);
     kept_shifts(&mut products, &mut random);
     updates(&mut products, &mut random);
     products.extend((1..=16).map(ties));
@@ -279,6 +292,33 @@ fn grouped(products: &mut Vec<Case>, random: &mut Random) {
                     inputs: vec![tensor(random, &shapes[0], a), tensor(random, &shapes[1], b)],
                     constant: n % 3 == 0,
                 });
+            }
+        }
+    }
+}
+
+/// Several matrices by as many, either of them transposed in memory or none.
+fn pairs(products: &mut Vec<Case>, random: &mut Random) {
+    let mut n = 0;
+    for (count, [m, k, columns]) in PAIRS {
+        for (transpose_a, transpose_b) in [(false, false), (true, false), (false, true)] {
+            for role in [ProductRole::Forward, ProductRole::Error] {
+                let side = |transposed, rows: &usize, columns: &usize| match transposed {
+                    true => [*count, &[*columns, *rows]].concat(),
+                    false => [*count, &[*rows, *columns]].concat(),
+                };
+                let [a, b] = [side(transpose_a, m, k), side(transpose_b, k, columns)];
+                let (of_a, of_b) = VALUES[n % 8];
+                let inputs = vec![tensor(random, &a, of_a), tensor(random, &b, of_b)];
+                let product = MatMul { transpose_a, transpose_b, role };
+                let (op, inputs) = finished(n, product.into(), inputs, random);
+                products.push(Case {
+                    what: format!("{n}: matrices {a:?} by {b:?}, {op}"),
+                    op,
+                    inputs,
+                    constant: n % 3 == 0,
+                });
+                n += 1;
             }
         }
     }

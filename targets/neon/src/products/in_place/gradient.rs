@@ -6,7 +6,7 @@ use trainc_ir::product::{Convolution, Narrowing, Pass};
 
 use super::super::parts::{PARTS, Parts, for_parts, given, own, range};
 use super::super::text::{Scratch, Text, declare, times};
-use super::super::{argument, emit_finish, of_panel};
+use super::super::{argument, emit_finish, of_panel, operands};
 use super::{Axis, Border, CALL, Stretches, TILE, TILES, order, store, unit};
 use crate::level::Level;
 
@@ -169,7 +169,7 @@ impl<'a> GradientInPlace<'a> {
     pub(crate) fn emit(&self, finish: Option<Narrowing>, parts: &mut Parts<'_>, out: &mut Text) {
         let c = self.convolution;
         let (layout, row_panels) = (&self.layout, self.row_panels());
-        let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
+        let [x, dy] = operands(c);
         let panels = self.lanes().div_ceil(8);
         declare(
             out,

@@ -6,10 +6,10 @@
 
 use trainc_ir::product::{Convolution, Narrowing, Pass};
 
-use super::super::emit_finish;
 use super::super::gradient::emit_store;
 use super::super::parts::{PARTS, Parts, for_parts, own, range};
 use super::super::text::{Scratch, Text, declare, times};
+use super::super::{emit_finish, operands};
 use super::{CALL, order};
 use crate::level::Level;
 
@@ -205,7 +205,7 @@ impl<'a> ShiftedGradient<'a> {
         let layout = &self.layout;
         let (row_panels, lane_panels, taps) =
             (self.row_panels(), self.lane_panels(), c.tap_count());
-        let (x, dy) = if c.swapped { ("x1", "x0") } else { ("x0", "x1") };
+        let [x, dy] = operands(c);
         let text = format!(
             "[{row_panels} panels of rows][{lane_panels} panels of lanes][{taps} taps][8][8]"
         );
