@@ -470,3 +470,35 @@ fn neon_first_layers_are_near_their_estimates() {
     }
     assert_eq!(checked, 24);
 }
+
+/// Attention on NEON, whose matrices each have their own: kernels or loops are chosen by what these are said to take.
+#[test]
+fn neon_matrices_by_their_own_are_near_their_estimates() {
+    let mut checked = 0;
+    for (input, batch) in [([1, 40, 24], 2), ([1, 64, 16], 1)] {
+        let spec = ZooSpec { input, ..ZooSpec::new("encoder").expect("in the zoo") };
+        let bytes = build(&spec).expect("the zoo builds");
+        let source = ModelSource::Bytes { name: "encoder".to_string(), bytes };
+        for target in ["neon+dotprod", "neon+i8mm"] {
+            let config =
+                Config { target: target.to_string(), batch: Some(batch), ..Config::default() };
+            let report =
+                bench(&Subject::Model(&source, &config), &BenchOptions::default(), &mut |_| {});
+            let (report, _) = report.unwrap_or_else(|e| panic!("{target}: {e:#}"));
+            let attention = |node: &str| node.contains("scores") || node.contains("mixed");
+            for launch in report.launches.iter().filter(|l| l.macs > 0 && attention(&l.node)) {
+                assert_eq!(launch.implementation, "products in panels", "{}", launch.node);
+                let ratio = launch.estimate.unwrap_or(0) as f64 / launch.units as f64;
+                assert!(
+                    (0.75..=1.25).contains(&ratio),
+                    "{target}, {input:?} at batch {batch}, {}: {} instructions, {:?} estimated",
+                    launch.node,
+                    launch.units,
+                    launch.estimate
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert_eq!(checked, 48);
+}

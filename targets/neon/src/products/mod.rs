@@ -28,6 +28,7 @@ use trainc_ir::product::{Convolution, Narrowing, Pass};
 use trainc_ir::program::Kernel;
 
 use crate::level::Level;
+use crate::loops::Loops;
 pub(crate) use depthwise::DepthwiseProduct;
 use few::FewImages;
 pub(crate) use float::FloatProduct;
@@ -54,7 +55,16 @@ impl Product {
 
     /// See [`ProductKernel::of`].
     pub(crate) fn of(level: Level, signature: &Signature<'_>) -> Option<Result<Product, String>> {
-        Some(ProductKernel::of(signature)?.and_then(|kernel| Product::new(level, kernel)))
+        let product = ProductKernel::of(signature)?.and_then(|kernel| Product::new(level, kernel));
+        Some(product.and_then(|product| {
+            let c = &product.kernel.convolution;
+            // Small matrices fill no panels.
+            let matrices = c.groups > 1 && c.swapped;
+            if matrices && product.cost() >= Loops::of(level, signature).cost() {
+                return Err("loops take fewer instructions".into());
+            }
+            Ok(product)
+        }))
     }
 
     fn new(level: Level, kernel: ProductKernel) -> Result<Product, String> {
