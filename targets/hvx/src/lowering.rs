@@ -215,6 +215,13 @@ fn aligned_add(inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     let y = b.output(0);
     let [mut shape, mut own @ ..] = merged([&outputs[0].shape, &inputs[0].shape, &inputs[1].shape]);
     let mut operands = [0, 1].map(|i| b.input(i));
+    if let Some(rows) = [0, 1].iter().find_map(|&i| rows_together(&shape, &own[i])) {
+        for dims in std::iter::once(&mut shape).chain(&mut own) {
+            // All rows are one operand's, or none.
+            let together = if dims[0] == 1 { 1 } else { rows };
+            dims.splice(..1, [dims[0] / together, together]);
+        }
+    }
     for i in [0, 1] {
         if own[1 - i] == shape
             && let Some(block) = repeated_block(&shape, &own[i])
@@ -278,9 +285,23 @@ fn aligned_add(inputs: &[&TensorType], outputs: &[&TensorType]) -> LoopKernel {
     b.finish()
 }
 
-/// Positions of a row from which on it is worth vectors of its own, and the most bytes of working memory for repeated operands.
+/// Positions of a row from which on it is worth vectors of its own, and the most bytes of working memory for repeated operands: of
+/// all rows, and of some of those that are more.
 const LONG: usize = 1024;
 const MOST_REPEATED: usize = 1 << 16;
+const MOST_TOGETHER: usize = 1 << 13;
+
+/// Of an operand that is one row, which the rows of a large result repeat, how many of them are worth being together, whole vectors
+/// if that can be: a divisor of their number. `None` of others.
+fn rows_together(shape: &[usize], own: &[usize]) -> Option<usize> {
+    let &[rows, inner] = shape else { return None };
+    if own != [1, inner] || inner >= LONG || rows * inner <= MOST_REPEATED {
+        return None;
+    }
+    let most = MOST_TOGETHER / inner;
+    let fitting = (2..=most).filter(|together| rows.is_multiple_of(*together));
+    fitting.max_by_key(|together| ((together * inner).is_multiple_of(VECTOR), *together))
+}
 
 /// The last dimensions of a shape in which an operand of own shape `own` is repeated so that rows become longer; `None` if that is
 /// not worth it.
@@ -289,9 +310,9 @@ fn repeated_block(shape: &[usize], own: &[usize]) -> Option<usize> {
     let bytes = |block: usize| shape[rank - block..].iter().product::<usize>();
     let varies = own.iter().position(|&size| size != 1)?;
     let worth = own != shape && inner < LONG && bytes(rank) >= VECTOR;
-    // All of the shape, or what an image has of it.
-    let blocks = [rank, rank - varies].into_iter().filter(|&block| bytes(block) > inner);
-    blocks.filter(|_| worth).find(|&block| bytes(block) <= MOST_REPEATED)
+    // All of the shape, or what an image or some rows have of it.
+    let mut blocks = (rank - varies..=rank).rev().filter(|&block| worth && bytes(block) > inner);
+    blocks.find(|&block| bytes(block) <= MOST_REPEATED)
 }
 
 /// A copy of an operand of own shape `own` with as many elements as the last dimensions of the result, `block`.
