@@ -153,13 +153,17 @@ pub(crate) fn long() -> Vec<Case> {
         }
     }
     // Operands that short rows repeat: a bias of each channel whose planes fill no vectors, and of each column.
-    let repeated: [[&[usize]; 2]; 6] = [
+    // Of rows that are too many for all of them to be together, too, and of a prime number of such.
+    let repeated: [[&[usize]; 2]; 9] = [
         [&[1, 33, 25, 5], &[1, 33, 1, 1]],
         [&[3, 5, 1, 1], &[4, 3, 5, 7, 7]],
         [&[2, 9, 14, 14], &[1, 9, 1, 1]],
         [&[9, 48], &[48]],
         [&[1, 2, 33, 33], &[1, 2, 1, 1]],
         [&[200, 1], &[200, 3]],
+        [&[2, 600, 60], &[60]],
+        [&[64], &[1100, 64]],
+        [&[1201, 60], &[60]],
     ];
     for [a, b] in repeated {
         for (ea, eb) in [(-5, -5), (-4, -5), (-7, -5), (-5, 9)] {
