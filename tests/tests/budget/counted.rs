@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trainc_driver::bench::{BenchOptions, Subject, bench};
+use trainc_driver::bench::{BenchLaunch, BenchOptions, Subject, bench};
 use trainc_driver::config::Config;
 use trainc_driver::model::ModelSource;
 use trainc_driver::targets::TARGETS;
@@ -436,6 +436,33 @@ fn executed_training_steps() {
     }
 }
 
+/// Asserts that what launches take on NEON with `sdot` and with `smmla` is within a quarter of their estimates, and returns how many
+/// those were.
+fn near_estimates(spec: &ZooSpec, batch: usize, counts: impl Fn(&BenchLaunch) -> bool) -> usize {
+    let ZooSpec { name, input, .. } = spec;
+    let bytes = build(spec).expect("the zoo builds");
+    let source = ModelSource::Bytes { name: name.clone(), bytes };
+    let mut checked = 0;
+    for target in ["neon+dotprod", "neon+i8mm"] {
+        let config = Config { target: target.to_string(), batch: Some(batch), ..Config::default() };
+        let report =
+            bench(&Subject::Model(&source, &config), &BenchOptions::default(), &mut |_| {});
+        let (report, _) = report.unwrap_or_else(|e| panic!("{target}: {e:#}"));
+        for launch in report.launches.iter().filter(|launch| counts(launch)) {
+            let ratio = launch.estimate.unwrap_or(0) as f64 / launch.units as f64;
+            assert!(
+                (0.75..=1.25).contains(&ratio),
+                "{target}, {name} of {input:?} at batch {batch}, {}: {} instructions, {:?} estimated",
+                launch.node,
+                launch.units,
+                launch.estimate
+            );
+            checked += 1;
+        }
+    }
+    checked
+}
+
 /// First layers of few channels on NEON: rewrites and ways are chosen by what forward products and errors are said to take, which must
 /// be near what they execute, whatever the batch.
 #[test]
@@ -443,30 +470,10 @@ fn neon_first_layers_are_near_their_estimates() {
     let mut checked = 0;
     for (input, batch) in [([1, 28, 28], 1), ([1, 28, 28], 8), ([2, 24, 36], 2), ([5, 20, 20], 1)] {
         let spec = ZooSpec { input, ..ZooSpec::new("lenet5").expect("in the zoo") };
-        let bytes = build(&spec).expect("the zoo builds");
-        let source = ModelSource::Bytes { name: "lenet5".to_string(), bytes };
-        for target in ["neon+dotprod", "neon+i8mm"] {
-            let config =
-                Config { target: target.to_string(), batch: Some(batch), ..Config::default() };
-            let report =
-                bench(&Subject::Model(&source, &config), &BenchOptions::default(), &mut |_| {});
-            let (report, _) = report.unwrap_or_else(|e| panic!("{target}: {e:#}"));
-            for launch in report.launches.iter().filter(|launch| {
-                ["conv2d_requantize_", "conv2d_gradient_input_"]
-                    .iter()
-                    .any(|kernel| launch.kernel.starts_with(kernel))
-            }) {
-                let ratio = launch.estimate.unwrap_or(0) as f64 / launch.units as f64;
-                assert!(
-                    (0.75..=1.25).contains(&ratio),
-                    "{target}, {input:?} at batch {batch}, {}: {} instructions, {:?} estimated",
-                    launch.node,
-                    launch.units,
-                    launch.estimate
-                );
-                checked += 1;
-            }
-        }
+        let kernels = ["conv2d_requantize_", "conv2d_gradient_input_"];
+        checked += near_estimates(&spec, batch, |launch| {
+            kernels.iter().any(|kernel| launch.kernel.starts_with(kernel))
+        });
     }
     assert_eq!(checked, 24);
 }
@@ -477,28 +484,10 @@ fn neon_matrices_by_their_own_are_near_their_estimates() {
     let mut checked = 0;
     for (input, batch) in [([1, 40, 24], 2), ([1, 64, 16], 1)] {
         let spec = ZooSpec { input, ..ZooSpec::new("encoder").expect("in the zoo") };
-        let bytes = build(&spec).expect("the zoo builds");
-        let source = ModelSource::Bytes { name: "encoder".to_string(), bytes };
-        for target in ["neon+dotprod", "neon+i8mm"] {
-            let config =
-                Config { target: target.to_string(), batch: Some(batch), ..Config::default() };
-            let report =
-                bench(&Subject::Model(&source, &config), &BenchOptions::default(), &mut |_| {});
-            let (report, _) = report.unwrap_or_else(|e| panic!("{target}: {e:#}"));
-            let attention = |node: &str| node.contains("scores") || node.contains("mixed");
-            for launch in report.launches.iter().filter(|l| l.macs > 0 && attention(&l.node)) {
-                assert_eq!(launch.implementation, "products in panels", "{}", launch.node);
-                let ratio = launch.estimate.unwrap_or(0) as f64 / launch.units as f64;
-                assert!(
-                    (0.75..=1.25).contains(&ratio),
-                    "{target}, {input:?} at batch {batch}, {}: {} instructions, {:?} estimated",
-                    launch.node,
-                    launch.units,
-                    launch.estimate
-                );
-                checked += 1;
-            }
-        }
+        checked += near_estimates(&spec, batch, |launch| {
+            let attention = launch.node.contains("scores") || launch.node.contains("mixed");
+            attention && launch.macs > 0 && launch.implementation == "products in panels"
+        });
     }
     assert_eq!(checked, 48);
 }

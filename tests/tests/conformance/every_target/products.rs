@@ -257,6 +257,16 @@ pub(crate) fn all() -> Vec<Case> {
         let gradient = matmul(true, false, ProductRole::Gradient);
         push(what("matrix gradient"), gradient.into(), [&[m, k], &[m, n]], &mut random);
     }
+    for (count, [m, k, n]) in PAIRS {
+        for (transpose_a, transpose_b) in [(false, false), (true, false), (false, true)] {
+            let matrices = |transposed: bool, [rows, columns]: [usize; 2]| {
+                [*count, &if transposed { [columns, rows] } else { [rows, columns] }].concat()
+            };
+            let [a, b] = [matrices(transpose_a, [*m, *k]), matrices(transpose_b, [*k, *n])];
+            let matmul = MatMul { transpose_a, transpose_b, role: ProductRole::Forward };
+            push(format!("matrices {a:?} by {b:?}"), matmul.into(), [&a, &b], &mut random);
+        }
+    }
     let halving = Requantize { bits: 7, rounding: Rounding::HalfAway, low: -127 };
     let shift = ShiftRight { amount: 6, rounding: Rounding::HalfAway, element: Element::I8 };
     for (n, shape) in SPARSE.iter().enumerate() {
@@ -274,7 +284,6 @@ pub(crate) fn all() -> Vec<Case> {
         }
     }
     grouped(&mut products, &mut random);
-    pairs(&mut products, &mut random);
     kept_shifts(&mut products, &mut random);
     updates(&mut products, &mut random);
     products.extend((1..=16).map(ties));
@@ -292,33 +301,6 @@ fn grouped(products: &mut Vec<Case>, random: &mut Random) {
                     inputs: vec![tensor(random, &shapes[0], a), tensor(random, &shapes[1], b)],
                     constant: n % 3 == 0,
                 });
-            }
-        }
-    }
-}
-
-/// Several matrices by as many, either of them transposed in memory or none.
-fn pairs(products: &mut Vec<Case>, random: &mut Random) {
-    let mut n = 0;
-    for (count, [m, k, columns]) in PAIRS {
-        for (transpose_a, transpose_b) in [(false, false), (true, false), (false, true)] {
-            for role in [ProductRole::Forward, ProductRole::Error] {
-                let side = |transposed, rows: &usize, columns: &usize| match transposed {
-                    true => [*count, &[*columns, *rows]].concat(),
-                    false => [*count, &[*rows, *columns]].concat(),
-                };
-                let [a, b] = [side(transpose_a, m, k), side(transpose_b, k, columns)];
-                let (of_a, of_b) = VALUES[n % 8];
-                let inputs = vec![tensor(random, &a, of_a), tensor(random, &b, of_b)];
-                let product = MatMul { transpose_a, transpose_b, role };
-                let (op, inputs) = finished(n, product.into(), inputs, random);
-                products.push(Case {
-                    what: format!("{n}: matrices {a:?} by {b:?}, {op}"),
-                    op,
-                    inputs,
-                    constant: n % 3 == 0,
-                });
-                n += 1;
             }
         }
     }
